@@ -1,0 +1,296 @@
+//! What can go wrong in a store.
+//!
+//! Rules of this module:
+//! * A variant names the thing (path, id, ref) and what happened; the cause travels as `source` and is not repeated in the
+//!   text, because the edge prints the chain.
+//! * Every variant has a stable code ([`StoreError::code`], a page under `docs/errors/`), a class that decides exit code
+//!   and retry ([`StoreError::class`]) and, where there is one, a way out ([`StoreError::hint`]).
+//! * Damage is never mapped to "not found": an object that is there but wrong is [`StoreError::Damaged`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::id::{ObjectId, PackId};
+
+/// The result of most calls here.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// What kind of trouble it is; decides exit code and whether trying again can help.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// The caller asked for something that cannot be.
+    Usage,
+    /// The machine is in the way: disk full, permission, a lock.
+    Environment,
+    /// Bytes in the store are not what was written.
+    Corruption,
+    /// A passphrase or key file is missing or wrong.
+    Key,
+    /// Somebody else changed the same ref first.
+    Conflict,
+    /// Our own mistake.
+    Bug,
+}
+
+/// An error of the store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The operating system refused.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// A verb: "write", "sync" …
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no store at this path.
+    #[error("no store at `{}`", path.display())]
+    NotAStore {
+        /// Where one was looked for.
+        path: PathBuf,
+    },
+    /// `init` found something already there.
+    #[error("`{}` already holds a store", path.display())]
+    AlreadyAStore {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// The store was written by a newer version.
+    #[error("store `{}` has format version {found}, this program reads up to {supported}", path.display())]
+    FormatTooNew {
+        /// The store's directory.
+        path: PathBuf,
+        /// Version in the store.
+        found: u32,
+        /// Highest version we know.
+        supported: u32,
+    },
+    /// Stored bytes are not what was written.
+    #[error("damaged {what} in `{}`: {detail}", path.display())]
+    Damaged {
+        /// "pack header", "object", "ref" …
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// An object's content cannot be understood, though it is what was written.
+    #[error("object {id} is malformed: {detail}")]
+    Malformed {
+        /// The object.
+        id: ObjectId,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The store does not have this object.
+    #[error("object {id} is not in the store")]
+    MissingObject {
+        /// The object.
+        id: ObjectId,
+    },
+    /// The catalogue names a pack that is not there.
+    #[error("pack {pack} is missing")]
+    MissingPack {
+        /// The pack.
+        pack: PackId,
+    },
+    /// The store is encrypted and no key was given.
+    #[error("store `{}` is encrypted and no key was given", path.display())]
+    KeyNeeded {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// The key does not open the store.
+    #[error("the key given does not open the store `{}`", path.display())]
+    WrongKey {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// A key was given for, or a key operation asked of, a store without encryption.
+    #[error("store `{}` is not encrypted", path.display())]
+    NotEncrypted {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// The key that sealed a pack was erased.
+    #[error("the key of pack {pack} (epoch {epoch}) was erased")]
+    KeyErased {
+        /// The pack.
+        pack: PackId,
+        /// Its key's number.
+        epoch: u32,
+    },
+    /// A ref is not what the caller thought it was.
+    #[error("ref `{name}` is {}, not {} as expected", show(found), show(expected))]
+    RefConflict {
+        /// Full name.
+        name: String,
+        /// What the caller expected.
+        expected: Option<ObjectId>,
+        /// What is there.
+        found: Option<ObjectId>,
+    },
+    /// Not a name for a ref.
+    #[error("`{name}` cannot name a ref: {reason}")]
+    RefName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// There is no such ref.
+    #[error("there is no ref `{name}`")]
+    RefMissing {
+        /// Full name.
+        name: String,
+    },
+    /// Somebody else holds a lock that this needs.
+    #[error("`{}` is locked by {holder}", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// Who holds it, as far as known.
+        holder: String,
+    },
+    /// The catalogue's database failed.
+    #[error("catalogue: cannot {action}")]
+    Catalogue {
+        /// A verb phrase.
+        action: &'static str,
+        /// SQLite's word.
+        source: rusqlite::Error,
+    },
+    /// Reading what should be stored failed.
+    #[error("cannot read {what} that is to be stored")]
+    Source {
+        /// "page 0x7f12…000", "file" …
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// An argument is out of range.
+    #[error("{what}")]
+    Invalid {
+        /// A sentence.
+        what: String,
+    },
+    /// The operating system gave no random bytes.
+    #[error("no random bytes from the operating system: {detail}")]
+    NoEntropy {
+        /// Its word.
+        detail: String,
+    },
+    /// A worker of a write session failed earlier; the session is over.
+    #[error("the write session failed earlier: {detail}")]
+    SessionFailed {
+        /// The first error, as text: it was returned in full where it happened.
+        detail: String,
+    },
+    /// A bug of ours.
+    #[error("internal error: {detail}")]
+    Bug {
+        /// What was found.
+        detail: String,
+    },
+}
+
+fn show(id: &Option<ObjectId>) -> String {
+    id.map_or_else(|| "absent".to_owned(), |id| id.short())
+}
+
+impl StoreError {
+    /// Attaches what was being done to an I/O error.
+    pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.as_ref().to_path_buf();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// Attaches what was being done to an SQLite error.
+    pub fn catalogue(action: &'static str) -> impl FnOnce(rusqlite::Error) -> Self {
+        move |source| Self::Catalogue { action, source }
+    }
+
+    /// Something in `path` is not what was written.
+    pub fn damaged(what: &'static str, path: impl AsRef<Path>, detail: impl Into<String>) -> Self {
+        Self::Damaged { what, path: path.as_ref().to_path_buf(), detail: detail.into() }
+    }
+
+    /// The stable code, the name of a page under `docs/errors/`.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "IJ-S001",
+            Self::NotAStore { .. } => "IJ-S002",
+            Self::AlreadyAStore { .. } => "IJ-S003",
+            Self::FormatTooNew { .. } => "IJ-S004",
+            Self::Damaged { .. } => "IJ-S010",
+            Self::Malformed { .. } => "IJ-S011",
+            Self::MissingObject { .. } => "IJ-S012",
+            Self::MissingPack { .. } => "IJ-S013",
+            Self::KeyNeeded { .. } => "IJ-S020",
+            Self::WrongKey { .. } => "IJ-S021",
+            Self::NotEncrypted { .. } => "IJ-S022",
+            Self::KeyErased { .. } => "IJ-S023",
+            Self::RefConflict { .. } => "IJ-S030",
+            Self::RefName { .. } => "IJ-S031",
+            Self::RefMissing { .. } => "IJ-S032",
+            Self::Locked { .. } => "IJ-S040",
+            Self::Catalogue { .. } => "IJ-S050",
+            Self::Source { .. } => "IJ-S060",
+            Self::Invalid { .. } => "IJ-S061",
+            Self::NoEntropy { .. } => "IJ-S062",
+            Self::SessionFailed { .. } => "IJ-S070",
+            Self::Bug { .. } => "IJ-S099",
+        }
+    }
+
+    /// What kind of trouble this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Io { .. } | Self::Locked { .. } | Self::Source { .. } | Self::NoEntropy { .. } => Class::Environment,
+            Self::NotAStore { .. }
+            | Self::AlreadyAStore { .. }
+            | Self::FormatTooNew { .. }
+            | Self::NotEncrypted { .. }
+            | Self::RefName { .. }
+            | Self::RefMissing { .. }
+            | Self::Invalid { .. } => Class::Usage,
+            Self::Damaged { .. } | Self::Malformed { .. } | Self::MissingObject { .. } | Self::MissingPack { .. } => {
+                Class::Corruption
+            }
+            Self::KeyNeeded { .. } | Self::WrongKey { .. } | Self::KeyErased { .. } => Class::Key,
+            Self::RefConflict { .. } => Class::Conflict,
+            Self::Catalogue { source, .. } => match source.sqlite_error_code() {
+                Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => Class::Corruption,
+                _ => Class::Environment,
+            },
+            Self::SessionFailed { .. } => Class::Environment,
+            Self::Bug { .. } => Class::Bug,
+        }
+    }
+
+    /// What to do next, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                Some("free some space (`infinijup store gc` shows what can go) and run the same command again")
+            }
+            Self::NotAStore { .. } => Some("create one with `infinijup store init`, or name another with --store"),
+            Self::FormatTooNew { .. } => Some("use a newer infinijup"),
+            Self::Damaged { .. } | Self::MissingPack { .. } | Self::MissingObject { .. } => {
+                Some("run `infinijup store verify` to see how much is affected; other snapshots stay readable")
+            }
+            Self::Catalogue { .. } if self.class() == Class::Corruption => {
+                Some("the catalogue can be made anew from the packs: `infinijup store rebuild`")
+            }
+            Self::KeyNeeded { .. } => Some("give --passphrase-file or --key-file, or set INFINIJUP_PASSPHRASE_FILE"),
+            Self::RefConflict { .. } => Some("look at what is there now (`infinijup log`) and decide again"),
+            Self::Locked { .. } => Some("wait for it to end, then run the same command again"),
+            Self::Bug { .. } => Some("please report this, with the output of `infinijup store stat --json`"),
+            _ => None,
+        }
+    }
+}
