@@ -250,7 +250,9 @@ impl StoreError {
     /// What kind of trouble this is.
     pub fn class(&self) -> Class {
         match self {
-            Self::Io { .. } | Self::Locked { .. } | Self::Source { .. } | Self::NoEntropy { .. } => Class::Environment,
+            Self::Io { .. } | Self::Locked { .. } | Self::Source { .. } | Self::NoEntropy { .. } => {
+                Class::Environment
+            }
             Self::NotAStore { .. }
             | Self::AlreadyAStore { .. }
             | Self::FormatTooNew { .. }
@@ -258,13 +260,16 @@ impl StoreError {
             | Self::RefName { .. }
             | Self::RefMissing { .. }
             | Self::Invalid { .. } => Class::Usage,
-            Self::Damaged { .. } | Self::Malformed { .. } | Self::MissingObject { .. } | Self::MissingPack { .. } => {
-                Class::Corruption
-            }
+            Self::Damaged { .. }
+            | Self::Malformed { .. }
+            | Self::MissingObject { .. }
+            | Self::MissingPack { .. } => Class::Corruption,
             Self::KeyNeeded { .. } | Self::WrongKey { .. } | Self::KeyErased { .. } => Class::Key,
             Self::RefConflict { .. } => Class::Conflict,
             Self::Catalogue { source, .. } => match source.sqlite_error_code() {
-                Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => Class::Corruption,
+                Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                    Class::Corruption
+                }
                 _ => Class::Environment,
             },
             Self::SessionFailed { .. } => Class::Environment,
@@ -275,18 +280,22 @@ impl StoreError {
     /// What to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
-                Some("free some space (`infinijup store gc` shows what can go) and run the same command again")
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => Some(
+                "free some space (`infinijup store gc` shows what can go) and run the same command again",
+            ),
+            Self::NotAStore { .. } => {
+                Some("create one with `infinijup store init`, or name another with --store")
             }
-            Self::NotAStore { .. } => Some("create one with `infinijup store init`, or name another with --store"),
             Self::FormatTooNew { .. } => Some("use a newer infinijup"),
-            Self::Damaged { .. } | Self::MissingPack { .. } | Self::MissingObject { .. } => {
-                Some("run `infinijup store verify` to see how much is affected; other snapshots stay readable")
-            }
+            Self::Damaged { .. } | Self::MissingPack { .. } | Self::MissingObject { .. } => Some(
+                "run `infinijup store verify` to see how much is affected; other snapshots stay readable",
+            ),
             Self::Catalogue { .. } if self.class() == Class::Corruption => {
                 Some("the catalogue can be made anew from the packs: `infinijup store rebuild`")
             }
-            Self::KeyNeeded { .. } => Some("give --passphrase-file or --key-file, or set INFINIJUP_PASSPHRASE_FILE"),
+            Self::KeyNeeded { .. } => {
+                Some("give --passphrase-file or --key-file, or set INFINIJUP_PASSPHRASE_FILE")
+            }
             Self::RefConflict { .. } => Some("look at what is there now (`infinijup log`) and decide again"),
             Self::Locked { .. } => Some("wait for it to end, then run the same command again"),
             Self::Bug { .. } => Some("please report this, with the output of `infinijup store stat --json`"),

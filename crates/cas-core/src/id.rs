@@ -148,7 +148,12 @@ impl IdHasher {
     }
 
     /// The id of content whose leaves were hashed before.
-    pub fn from_leaves(&self, kind: Kind, len: usize, leaves: impl IntoIterator<Item = LeafHash>) -> ObjectId {
+    pub fn from_leaves(
+        &self,
+        kind: Kind,
+        len: usize,
+        leaves: impl IntoIterator<Item = LeafHash>,
+    ) -> ObjectId {
         let mut root = blake3::Hasher::new_keyed(&self.root_key);
         root.update(&[kind.0]).update(&(len as u64).to_le_bytes());
         for leaf in leaves {
@@ -219,7 +224,7 @@ mod tests {
     fn text_form_has_one_spelling() {
         let id = IdHasher::plain().id(Kind::CHUNK, b"x");
         assert_eq!(id.to_string().parse(), Ok(id));
-        assert!(id.to_string().to_uppercase().parse::<ObjectId>().is_err());
-        assert!("00".parse::<ObjectId>().is_err());
+        assert_eq!(id.to_string().to_uppercase().parse::<ObjectId>(), Err(ParseIdError));
+        assert_eq!("00".parse::<ObjectId>(), Err(ParseIdError));
     }
 }

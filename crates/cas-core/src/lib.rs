@@ -1,9 +1,41 @@
 //! The store that everything else trusts: content-addressed, append-only, crash-safe.
+//!
+//! Bytes go in through a [`WriteSession`] and come back by [`ObjectId`]. Small things are objects themselves; files are
+//! cut into chunks ([`blob`]); process memory is an extent map ([`memory`]). Names for objects are [`refs`]. What no
+//! ref leads to is collected by [`gc`]. The crate knows nothing of notebooks, processes or snapshots: the layers above
+//! say what their objects refer to.
+//!
+//! `docs/format.md` describes the bytes on disk.
 #![forbid(unsafe_code)]
 
+pub mod archive;
+pub mod blob;
+pub mod catalogue;
+mod codec;
+pub mod crypto;
 pub mod error;
+pub mod fsio;
+pub mod gc;
 pub mod id;
+mod keys;
+pub mod layout;
+mod lock;
+pub mod memory;
+pub mod pack;
 pub mod progress;
+pub mod reach;
+mod rebuild;
+pub mod refs;
+mod session;
+mod store;
+#[cfg(test)]
+mod testing;
+mod varint;
+pub mod verify;
 
+pub use codec::{LEVEL, MAX_OBJECT};
 pub use error::{Class, Result, StoreError};
 pub use id::{IdHasher, Kind, ObjectId, PackId};
+pub use rebuild::{RebuildReport, rebuild};
+pub use session::{WriteSession, WriteStats};
+pub use store::{Encryption, OpenOptions, ReadContext, Recovered, Store, Trust};

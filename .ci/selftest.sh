@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Tests of the gate itself: does it count right, and does it fail when it must? Runs the real .ci/run on a copy whose
+# stages are fakes. Prints what went wrong and exits 1 at the first surprise.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+SCRATCH=$(mktemp -d) || exit 2
+trap 'rm -rf "$SCRATCH"' EXIT
+# shellcheck source=.ci/lib.sh
+source "$here/lib.sh"
+
+surprise() { # WHAT
+    printf 'surprise: %s\n' "$1" >&2
+    exit 1
+}
+
+# ---- counting ----
+
+counts() { # COUNTER EXPECTED TEXT
+    local got
+    got=$(printf '%b' "$3" | without_colour | "$1")
+    [ "$got" = "$2" ] || surprise "$1 made \`$got\` of: $3"
+}
+counts count_nextest "4 0 0" '     Summary [   0.013s] 4 tests run: 4 passed, 0 skipped\n'
+counts count_nextest "1 0 7" '     Summary [   0.013s] 1 test run: 1 passed (1 leaky), 7 skipped\n'
+counts count_nextest "7 3 2" 'Summary [ 9s] 10 tests run: 7 passed (1 slow, 1 flaky), 1 failed, 1 exec failed, 1 timed out, 2 skipped\n'
+counts count_nextest "3 6 0" 'Summary [ 9s] 4/9 tests run: 3 passed, 1 failed, 0 skipped\n'
+counts count_nextest "2 1 0" '\033[31;1m     Summary\033[0m [ 1s] 3 tests run: 2 \033[32mpassed\033[0m, 1 failed, 0 skipped\n'
+counts count_nextest "0 0 0" 'error: could not compile `x`\n'
+counts count_cargo_test "5 1 2" 'test result: ok. 3 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s\ntest result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n'
+counts count_cargo_test "0 0 0" 'a test printed: test result: ok. 3 passed; 0 failed; 2 ignored\n'
+
+# ---- the whole gate ----
+
+copy=$SCRATCH/copy
+cp -r "$here" "$SCRATCH/.ci" && mkdir -p "$copy" && mv "$SCRATCH/.ci" "$copy/.ci"
+
+stage() { # NAME SCRIPT
+    printf '%s\n' "$2" >"$copy/.ci/stages/$1.sh"
+}
+gate() { # CI EXPECTED-EXIT-CODE EXPECTED-LAST-LINE STAGE…
+    local ci=$1 code=$2 last=$3 status
+    shift 3
+    CI=$ci "$copy/.ci/run" "$@" >"$SCRATCH/out" 2>&1
+    status=$?
+    [ $status -eq "$code" ] || surprise "exit code $status, not $code, from: $* $(cat "$SCRATCH/out")"
+    [ "$(tail -n 1 "$SCRATCH/out")" = "$last" ] || surprise "last line is not \`$last\`: $(cat "$SCRATCH/out")"
+}
+printed() { # TEXT
+    grep -qF "$1" "$SCRATCH/out" || surprise "\`$1\` was not printed: $(cat "$SCRATCH/out")"
+}
+
+files=("$copy"/.ci/stages/*.sh)
+for file in "${files[@]}"; do stage "$(basename "$file" .sh)" 'check fine 5 true'; done
+# Also holds that every stage file is named in STAGES.
+gate true 0 "${#files[@]} passed, 0 failed, 0 skipped"
+printed "stage lint: 1 passed, 0 failed, 0 skipped"
+
+stage unit 'check good 5 true; check bad 5 false; check after 5 true'
+gate true 1 "3 passed, 1 failed, 0 skipped" lint unit
+printed "failed: bad (exit code 1)"
+
+stage unit 'check slow 1 sleep 30'
+gate true 1 "0 passed, 1 failed, 0 skipped" unit
+printed "time limit of 1 s"
+
+stage unit 'skip thing "it is not here"'
+gate true 1 "0 passed, 1 failed, 0 skipped" unit
+gate false 0 "0 passed, 0 failed, 1 skipped" unit
+printed "skipped: thing because it is not here"
+
+stage unit 'check good 5 true; skip_known thing "it is nowhere"'
+gate true 0 "1 passed, 0 failed, 1 skipped" unit
+stage torture 'skip thing "it is not here"'
+gate true 0 "0 passed, 0 failed, 1 skipped" torture
+
+stage unit 'true'
+gate true 1 "0 passed, 1 failed, 0 skipped" unit
+printed "recorded no result"
+stage unit 'check good 5 true; exit 3'
+gate true 1 "1 passed, 1 failed, 0 skipped" unit
+
+result='echo "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured"'
+stage unit "check_tests t 5 count_cargo_test 1 sh -c '$result'"
+gate true 0 "3 passed, 0 failed, 1 skipped" unit
+stage unit "check_tests t 5 count_cargo_test 4 sh -c '$result'"
+gate true 1 "3 passed, 1 failed, 1 skipped" unit
+stage unit "check_tests t 5 count_cargo_test 1 sh -c '$result; exit 101'"
+gate true 1 "3 passed, 1 failed, 1 skipped" unit
+
+stage unit 'if read -r line; then echo "got $line"; else check "no stdin" 5 true; fi'
+gate true 0 "1 passed, 0 failed, 0 skipped" unit <<<"typed"
+
+if "$copy/.ci/run" lint nonsense >"$SCRATCH/out" 2>&1; then surprise "an unknown stage was accepted"; fi
+printed "unknown stage \`nonsense\`; the stages are: lint unit"
+if grep -q 'stage lint' "$SCRATCH/out"; then surprise "a stage ran though another was unknown"; fi
+
+echo "the gate counts right and fails when it must"

@@ -1,0 +1,9 @@
+# shellcheck shell=bash
+# Every benchmark on small data: the commands behind the published figures still run and print what they promise.
+# The figures themselves are not judged here; a shared machine is no place to measure.
+
+if [ -x bench/run ]; then
+    check "bench/run --smoke" 600 bench/run --smoke
+else
+    skip "bench/run --smoke" "there is no bench/run yet"
+fi

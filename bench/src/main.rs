@@ -1,0 +1,192 @@
+//! One command for each published figure of the store. `bench/run` builds and starts this; see docs/benchmarks.md.
+#![forbid(unsafe_code)]
+
+mod bare;
+mod calibrate;
+mod content;
+mod delta;
+mod image;
+mod ingest;
+mod measure;
+mod ours;
+mod patterns;
+mod read;
+mod report;
+mod rivals;
+mod rng;
+mod run;
+mod scale;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use serde_json::{Value, json};
+
+use crate::report::Report;
+use crate::run::Run;
+
+/// A benchmark: its name, a sentence, and the function that runs it.
+type Benchmark = (&'static str, &'static str, fn(&Run) -> Result<Report>);
+
+const BENCHMARKS: [Benchmark; 5] = [
+    (
+        "calibrate",
+        "How close the made image is to the real ones: compression, zero pages, changed pages.",
+        calibrate::run,
+    ),
+    (
+        "store-ingest",
+        "A first snapshot of 2 GiB, against bare zstd, bare write and fsync, restic and borg.",
+        ingest::run,
+    ),
+    ("store-delta", "Further snapshots after small to large changes, against restic and borg.", delta::run),
+    ("store-read", "A snapshot back, whole and in 64 KiB ranges, against bare zstd.", read::run),
+    (
+        "store-scale",
+        "Catalogues of 10^5 to 10^7 objects: speed and memory; the plan of a collection.",
+        scale::run,
+    ),
+];
+
+/// Benchmarks of the store. The last line of output is one JSON object. Exit code: 0 if every bar is met, 1 if one is
+/// missed, 2 if something failed.
+#[derive(Parser)]
+#[command(name = "bench/run")]
+struct Arguments {
+    /// Which benchmark; see --list. With --smoke alone: all of them.
+    name: Option<String>,
+    /// Name all benchmarks.
+    #[arg(long)]
+    list: bool,
+    /// Small sizes, one round; only counts (bytes, not speed) are judged.
+    #[arg(long)]
+    smoke: bool,
+    /// Print nothing but the result.
+    #[arg(long)]
+    json_only: bool,
+    /// Work directory. Default: $TMPDIR/infinijup-bench, or bench-work in the target directory.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Rounds of each contender. Default: 3; 1 with --smoke.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Size of the first image in MiB. Default: 2048; 256 with --smoke.
+    #[arg(long)]
+    size_mib: Option<u64>,
+    /// Seed of the image.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// One measurement of store-scale, in a process of its own.
+    #[arg(long, hide = true)]
+    catalogue_child: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            // If standard error is closed there is nobody to tell; the exit code remains.
+            let _ = writeln!(std::io::stderr(), "bench: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start() -> Result<bool> {
+    let arguments = Arguments::parse();
+    if arguments.list {
+        for (name, sentence, _) in BENCHMARKS {
+            print(&format!("{name:<13} {sentence}"))?;
+        }
+        return Ok(true);
+    }
+    let run = Run {
+        dir: arguments.dir.clone().map_or_else(default_dir, Ok)?,
+        len: arguments.size_mib.unwrap_or(if arguments.smoke { 256 } else { 2048 }) * measure::MIB,
+        rounds: arguments.rounds.unwrap_or(if arguments.smoke { 1 } else { 3 }).max(1),
+        seed: arguments.seed,
+        smoke: arguments.smoke,
+        json_only: arguments.json_only,
+    };
+    ensure!(run.len >= 64 * measure::MIB, "an image needs at least 64 MiB to hold all kinds of content");
+    if let Some(objects) = arguments.catalogue_child {
+        print(&serde_json::to_string(&ours::catalogue_cost(&run.work()?, objects)?)?)?;
+        return Ok(true);
+    }
+    match &arguments.name {
+        Some(name) => {
+            let benchmark = BENCHMARKS.iter().find(|benchmark| benchmark.0 == name);
+            let (_, _, function) =
+                benchmark.with_context(|| format!("there is no benchmark `{name}`; try --list"))?;
+            let (json, ok) = one(&run, *function)?;
+            print(&json.to_string())?;
+            Ok(ok)
+        }
+        None if run.smoke => all(&run),
+        None => bail!("name a benchmark, or give --smoke or --list"),
+    }
+}
+
+fn one(run: &Run, function: fn(&Run) -> Result<Report>) -> Result<(Value, bool)> {
+    let machine = measure::machine(&run.work()?);
+    let report = function(run)?;
+    let json = report.json(run.smoke, &machine);
+    for field in ["name", "value", "unit", "bar", "ok"] {
+        ensure!(!json[field].is_null(), "{} has no `{field}`: something was not measured", report.name);
+    }
+    Ok((json, report.ok(run.smoke)))
+}
+
+/// Runs everything. One that fails does not keep the others from running.
+fn all(run: &Run) -> Result<bool> {
+    let mut results = Vec::new();
+    let mut failed = Vec::new();
+    let mut missed = Vec::new();
+    for (name, _, function) in BENCHMARKS {
+        let begin = Instant::now();
+        match one(run, function) {
+            Ok((json, ok)) => {
+                run.say(&json.to_string());
+                if !ok {
+                    missed.push(name);
+                }
+                results.push(
+                    json!({ "name": name, "ok": ok, "took_s": report::round(begin.elapsed().as_secs_f64()) }),
+                );
+            }
+            Err(error) => {
+                failed.push(format!("{name}: {error:#}"));
+                results.push(json!({ "name": name, "ok": false, "error": format!("{error:#}") }));
+            }
+        }
+    }
+    let ok = failed.is_empty() && missed.is_empty();
+    print(
+        &json!({
+            "name": "smoke", "value": results.len() - failed.len() - missed.len(), "unit": "benchmarks that held",
+            "bar": BENCHMARKS.len(), "ok": ok, "compared_with": { "results": results },
+        })
+        .to_string(),
+    )?;
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(ok)
+}
+
+fn print(line: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{line}").context("cannot print")
+}
+
+/// `$TMPDIR` if it is set: whoever sets it knows which disk has room. Else beside the program, in the target directory.
+fn default_dir() -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("TMPDIR") {
+        return Ok(PathBuf::from(dir).join("infinijup-bench"));
+    }
+    let program = std::env::current_exe()?;
+    let target = program.ancestors().nth(2).context("the program is not in a target directory")?;
+    Ok(target.join("bench-work"))
+}

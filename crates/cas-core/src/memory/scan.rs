@@ -1,0 +1,253 @@
+//! One leaf of memory, on a worker: read it, find what changed, store the dense part of it.
+
+use std::io;
+use std::sync::Arc;
+
+use super::fingerprints::{LeafPrints, NOTHING};
+use super::ingest::PageSource;
+use super::map::{LeafMap, Page, PagesRef};
+use super::read::PageCache;
+use super::{DENSE_PAGES, GROUP, GROUP_PAGES, LEAF_GROUPS, LEAF_PAGES, LEAF_SPAN, PAGE};
+use crate::error::{Result, StoreError};
+use crate::id::{Kind, LeafHash};
+use crate::session::{Shared, Worker};
+
+/// Full groups that are too few for an object of their own travel with the scattered pages.
+const SMALLEST_DENSE: usize = DENSE_PAGES / GROUP_PAGES / 4;
+
+/// What a worker is told about a leaf.
+pub(super) struct LeafInput {
+    pub(super) number: u64,
+    /// Runs of pages that are there: first page in the leaf, count.
+    pub(super) runs: Vec<(usize, usize)>,
+    pub(super) parent: Option<Arc<LeafMap>>,
+    pub(super) prints: Option<LeafPrints>,
+}
+
+/// What it found.
+pub(super) struct LeafOutput {
+    pub(super) number: u64,
+    pub(super) prints: LeafPrints,
+    pub(super) counts: LeafCounts,
+    /// `None`: the leaf is what it was in the parent.
+    pub(super) changed: Option<ChangedLeaf>,
+}
+
+pub(super) struct ChangedLeaf {
+    /// All pages; those in `scattered` are still `Absent`.
+    pub(super) pages: Vec<Page>,
+    /// Changed pages that are not stored yet: numbers, and their bytes one after the other.
+    pub(super) scattered: Vec<u16>,
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct LeafCounts {
+    pub(super) present: u64,
+    pub(super) zero: u64,
+    pub(super) new: u64,
+    pub(super) unreadable: u64,
+}
+
+/// Scans one leaf.
+pub(super) fn scan(
+    worker: &mut Worker,
+    shared: &Shared,
+    source: &dyn PageSource,
+    input: LeafInput,
+) -> Result<LeafOutput> {
+    let mut memory = std::mem::take(&mut worker.scratch);
+    memory.resize(LEAF_PAGES * PAGE, 0);
+    let result = Scan::new(input, &mut memory, source).and_then(|scan| scan.run(worker, shared));
+    worker.scratch = memory;
+    result
+}
+
+struct Scan<'a> {
+    input: LeafInput,
+    memory: &'a mut [u8],
+    present: [bool; LEAF_PAGES],
+    before: Vec<Page>,
+    after: Vec<Page>,
+    prints: LeafPrints,
+    counts: LeafCounts,
+    /// Groups whose four pages are all new, with their hashes.
+    full: Vec<(usize, LeafHash)>,
+    /// Other new pages.
+    scattered: Vec<u16>,
+}
+
+impl<'a> Scan<'a> {
+    fn new(input: LeafInput, memory: &'a mut [u8], source: &dyn PageSource) -> Result<Self> {
+        let base = input.number * LEAF_SPAN;
+        let mut present = [false; LEAF_PAGES];
+        for &(first, count) in &input.runs {
+            let bytes = &mut memory[first * PAGE..(first + count) * PAGE];
+            let address = base + (first * PAGE) as u64;
+            source.read(address, bytes).map_err(|error: io::Error| StoreError::Source {
+                what: format!("memory at {address:#x}"),
+                source: error,
+            })?;
+            present[first..first + count].fill(true);
+        }
+        // A group is hashed whole: what is not there counts as zeros, not as what the last leaf left in the buffer.
+        for page in (0..LEAF_PAGES).filter(|page| !present[*page]) {
+            if present[page / GROUP_PAGES * GROUP_PAGES..][..GROUP_PAGES].contains(&true) {
+                memory[page * PAGE..][..PAGE].fill(0);
+            }
+        }
+        let before =
+            input.parent.as_ref().map_or_else(|| vec![Page::Absent; LEAF_PAGES], |leaf| leaf.unfold());
+        Ok(Self {
+            input,
+            memory,
+            present,
+            before,
+            after: vec![Page::Absent; LEAF_PAGES],
+            prints: Box::new([NOTHING; LEAF_GROUPS]),
+            counts: LeafCounts::default(),
+            full: Vec::new(),
+            scattered: Vec::new(),
+        })
+    }
+
+    fn run(mut self, worker: &mut Worker, shared: &Shared) -> Result<LeafOutput> {
+        for group in 0..LEAF_GROUPS {
+            self.group(group, worker, shared)?;
+        }
+        if self.input.parent.is_some()
+            && self.full.is_empty()
+            && self.scattered.is_empty()
+            && self.after == self.before
+        {
+            let Self { input, prints, counts, .. } = self;
+            return Ok(LeafOutput { number: input.number, prints, counts, changed: None });
+        }
+        self.store_full_groups(worker, shared)?;
+        self.scattered.sort_unstable();
+        let mut bytes = Vec::with_capacity(self.scattered.len() * PAGE);
+        for page in &self.scattered {
+            bytes.extend_from_slice(page_of(self.memory, usize::from(*page)));
+        }
+        let Self { input, prints, counts, after: pages, scattered, .. } = self;
+        let changed = Some(ChangedLeaf { pages, scattered, bytes });
+        Ok(LeafOutput { number: input.number, prints, counts, changed })
+    }
+
+    /// Decides what the four pages of a group are.
+    fn group(&mut self, group: usize, worker: &mut Worker, shared: &Shared) -> Result<()> {
+        let first = group * GROUP_PAGES;
+        let pages = first..first + GROUP_PAGES;
+        if !self.present[pages.clone()].contains(&true) {
+            return Ok(());
+        }
+        let mut zero = [false; GROUP_PAGES];
+        for (zero, page) in zero.iter_mut().zip(pages.clone()) {
+            *zero = is_zero(page_of(self.memory, page));
+            self.counts.present += u64::from(self.present[page]);
+            self.counts.zero += u64::from(self.present[page] && *zero);
+        }
+        let hash = if zero == [true; GROUP_PAGES] {
+            None
+        } else {
+            let hash = shared.store.hasher.leaf(&self.memory[group * GROUP..][..GROUP]);
+            self.prints[group] = hash.truncated();
+            Some(hash)
+        };
+        let same_presence =
+            pages.clone().all(|page| self.present[page] == (self.before[page] != Page::Absent));
+        let known = self.input.prints.as_ref().map(|prints| prints[group]);
+        if self.input.parent.is_some() && same_presence && known == Some(self.prints[group]) {
+            self.after[pages.clone()].copy_from_slice(&self.before[pages]);
+            return Ok(());
+        }
+        let mut new = Vec::with_capacity(GROUP_PAGES);
+        for page in pages {
+            if !self.present[page] {
+                continue;
+            }
+            self.after[page] = if zero[page - first] {
+                Page::Zero
+            } else if self.equals_parent(page, worker, shared)? {
+                self.before[page]
+            } else {
+                new.push(page);
+                Page::Absent
+            };
+        }
+        self.counts.new += new.len() as u64;
+        match hash {
+            Some(hash) if new.len() == GROUP_PAGES => self.full.push((group, hash)),
+            _ => self.scattered.extend(new.into_iter().filter_map(|page| u16::try_from(page).ok())),
+        }
+        Ok(())
+    }
+
+    /// Whether a page has the bytes that it had in the parent. A parent that cannot be read has changed: then the page is
+    /// stored again, and the child does not share the parent's fate.
+    fn equals_parent(&mut self, page: usize, worker: &mut Worker, shared: &Shared) -> Result<bool> {
+        let Page::Stored { object, page: at } = self.before[page] else { return Ok(false) };
+        match worker.cache.pages(&shared.store, &object, &mut worker.reading) {
+            Ok(pages) => Ok(page_of(pages, usize::from(at)) == page_of(self.memory, page)),
+            Err(
+                StoreError::Damaged { .. }
+                | StoreError::MissingObject { .. }
+                | StoreError::MissingPack { .. },
+            ) => {
+                self.counts.unreadable += 1;
+                shared.distrust(&object.id);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores groups that are new as a whole, in objects of up to 128 pages, without hashing them again.
+    fn store_full_groups(&mut self, worker: &mut Worker, shared: &Shared) -> Result<()> {
+        let full = std::mem::take(&mut self.full);
+        for groups in full.chunks(DENSE_PAGES / GROUP_PAGES) {
+            if groups.len() < SMALLEST_DENSE {
+                let pages =
+                    groups.iter().flat_map(|(group, _)| group * GROUP_PAGES..(group + 1) * GROUP_PAGES);
+                self.scattered.extend(pages.filter_map(|page| u16::try_from(page).ok()));
+                continue;
+            }
+            let hashes = groups.iter().map(|(_, hash)| *hash);
+            let (first, last) = (groups[0].0, groups[groups.len() - 1].0);
+            let id = if last - first + 1 == groups.len() {
+                let content = &self.memory[first * GROUP..(last + 1) * GROUP];
+                shared.put_hashed(worker, Kind::PAGES, content, hashes)?
+            } else {
+                let content: Vec<u8> = groups
+                    .iter()
+                    .flat_map(|(group, _)| &self.memory[group * GROUP..][..GROUP])
+                    .copied()
+                    .collect();
+                shared.put_hashed(worker, Kind::PAGES, &content, hashes)?
+            };
+            let pages = u16::try_from(groups.len() * GROUP_PAGES).unwrap_or(u16::MAX);
+            let object = PagesRef { id, pages };
+            let places = groups.iter().flat_map(|(group, _)| group * GROUP_PAGES..(group + 1) * GROUP_PAGES);
+            for (page, place) in (0u16..).zip(places) {
+                self.after[place] = Page::Stored { object, page };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One page of a buffer of pages.
+pub(super) fn page_of(bytes: &[u8], page: usize) -> &[u8] {
+    &bytes[page * PAGE..][..PAGE]
+}
+
+/// Whether all bytes are zero. Blocks of 64 bytes become vector instructions; the first block that is not zero ends it,
+/// so a page with content costs next to nothing.
+fn is_zero(page: &[u8]) -> bool {
+    page.chunks(64).all(|block| block.iter().fold(0, |any, byte| any | byte) == 0)
+}
+
+/// The cache of parents' pages that each worker has.
+pub(crate) fn worker_cache() -> PageCache {
+    PageCache::new(16)
+}

@@ -1,0 +1,226 @@
+//! What can be reached from where.
+//!
+//! The store follows the references in its own kinds of objects; for the others it asks a [`References`] of the layer
+//! above. Marking fills a [`LiveSet`]. An object that should lead on and cannot be read is reported, because whatever it
+//! led to is now unknown: gc does not delete anything on such a ground.
+
+use std::collections::HashSet;
+
+use crate::blob;
+use crate::error::{Result, StoreError};
+use crate::id::{Kind, ObjectId};
+use crate::memory;
+use crate::progress::{Progress, Task};
+use crate::store::{ReadContext, Store};
+
+/// One reference from an object to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reference {
+    /// What is referred to.
+    pub id: ObjectId,
+    /// Its kind.
+    pub kind: Kind,
+    /// Whether the store may do without it: a parent commit that was never imported, for example. If it is there, it is
+    /// kept all the same.
+    pub weak: bool,
+}
+
+impl Reference {
+    /// A reference that must be there.
+    pub const fn strong(kind: Kind, id: ObjectId) -> Self {
+        Self { id, kind, weak: false }
+    }
+}
+
+/// Knows the references in the kinds of objects that the store does not know.
+pub trait References: Sync {
+    /// Everything that an object refers to. `Err` is a sentence about what is wrong with it.
+    fn references(&self, kind: Kind, content: &[u8]) -> Result<Vec<Reference>, String>;
+}
+
+/// For stores without objects of higher layers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoReferences;
+
+impl References for NoReferences {
+    fn references(&self, _: Kind, _: &[u8]) -> Result<Vec<Reference>, String> {
+        Ok(Vec::new())
+    }
+}
+
+/// Everything that `content` refers to, whoever knows its kind.
+pub(crate) fn references(
+    kind: Kind,
+    content: &[u8],
+    above: &dyn References,
+) -> Result<Vec<Reference>, String> {
+    let own = |list: Vec<(Kind, ObjectId)>| {
+        list.into_iter().map(|(kind, id)| Reference::strong(kind, id)).collect()
+    };
+    match kind {
+        Kind::CHUNK | Kind::PAGES => Ok(Vec::new()),
+        Kind::CHUNK_LIST => blob::references(content).map(own),
+        Kind::MAP_LEAF | Kind::MAP_NODE => memory::references(kind, content).map(own),
+        _ => above.references(kind, content),
+    }
+}
+
+/// The objects that are reachable.
+///
+/// Objects that lead on are kept by 128 bits of their ids: taking one for another would lose what it leads to. Bulk data is
+/// kept by 64 bits: taking one for another there only keeps some garbage. So 10^8 chunks fit into 2 GB.
+#[derive(Debug, Default)]
+pub struct LiveSet {
+    leading: HashSet<u128>,
+    data: HashSet<u64>,
+}
+
+impl LiveSet {
+    /// Adds an object; `true` if it was not there.
+    pub(crate) fn insert(&mut self, kind: Kind, id: &ObjectId) -> bool {
+        if kind.is_metadata() { self.leading.insert(prefix128(id)) } else { self.data.insert(prefix64(id)) }
+    }
+
+    /// Whether an object is reachable.
+    pub fn contains(&self, kind: Kind, id: &ObjectId) -> bool {
+        if kind.is_metadata() {
+            self.leading.contains(&prefix128(id))
+        } else {
+            self.data.contains(&prefix64(id))
+        }
+    }
+
+    /// How many objects are.
+    pub fn len(&self) -> u64 {
+        (self.leading.len() + self.data.len()) as u64
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn prefix128(id: &ObjectId) -> u128 {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&id.as_bytes()[..16]);
+    u128::from_le_bytes(bytes)
+}
+
+fn prefix64(id: &ObjectId) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&id.as_bytes()[16..24]);
+    u64::from_le_bytes(bytes)
+}
+
+/// An object that could not be followed.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Which one.
+    pub reference: Reference,
+    /// Why.
+    pub error: StoreError,
+}
+
+/// Follows references.
+pub(crate) struct Marker<'a> {
+    store: &'a Store,
+    above: &'a dyn References,
+    progress: &'a dyn Progress,
+    context: ReadContext,
+    content: Vec<u8>,
+    pub(crate) live: LiveSet,
+    pub(crate) unreadable: Vec<Unreadable>,
+    /// Reachable bulk data that the catalogue does not have. Looked up as it is found, because a [`LiveSet`] does not
+    /// keep whole ids; `None` if nobody asked.
+    pub(crate) missing: Option<Vec<ObjectId>>,
+}
+
+impl<'a> Marker<'a> {
+    pub(crate) fn new(
+        store: &'a Store,
+        above: &'a dyn References,
+        progress: &'a dyn Progress,
+    ) -> Result<Self> {
+        let context = ReadContext::new()?;
+        let (live, unreadable) = (LiveSet::default(), Vec::new());
+        Ok(Self { store, above, progress, context, content: Vec::new(), live, unreadable, missing: None })
+    }
+
+    /// Also asks the catalogue for every object of bulk data.
+    pub(crate) fn looking_for_missing(mut self) -> Self {
+        self.missing = Some(Vec::new());
+        self
+    }
+
+    /// Whether an object of either sort was marked.
+    pub(crate) fn reaches(&self, id: &ObjectId) -> bool {
+        self.live.contains(Kind::CHUNK, id) || self.live.contains(Kind::MAP_NODE, id)
+    }
+
+    /// Marks everything that refs and the pins of living sessions lead to. May be called again, later: it then follows
+    /// only what is new.
+    pub(crate) fn mark_roots(&mut self) -> Result<()> {
+        // Pins first: a session that ends in between has put its ref down before it lets go of its pins.
+        let sessions = self.store.catalogue.sessions()?;
+        for id in sessions.iter().flat_map(|session| &session.pins) {
+            self.mark_root(id)?;
+        }
+        for (name, target) in self.store.refs().list("")? {
+            match target {
+                Ok(id) => self.mark_root(&id)?,
+                Err(error) => {
+                    let id = ObjectId::from_bytes([0; 32]);
+                    let detail = format!("ref `{name}` cannot be read: {error}");
+                    let error = StoreError::Malformed { id, detail };
+                    self.unreadable.push(Unreadable { reference: Reference::strong(Kind(0), id), error });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks what one object leads to. Its kind is what the catalogue says.
+    pub(crate) fn mark_root(&mut self, id: &ObjectId) -> Result<()> {
+        match self.store.catalogue.lookup(id)? {
+            Some(location) => self.mark(Reference::strong(location.kind, *id)),
+            None => {
+                let error = StoreError::MissingObject { id: *id };
+                self.unreadable.push(Unreadable { reference: Reference::strong(Kind(0), *id), error });
+                Ok(())
+            }
+        }
+    }
+
+    fn mark(&mut self, root: Reference) -> Result<()> {
+        let mut stack = vec![root];
+        while let Some(reference) = stack.pop() {
+            if reference.weak && !self.store.contains(&reference.id)? {
+                continue;
+            }
+            if !self.live.insert(reference.kind, &reference.id) {
+                continue;
+            }
+            if !reference.kind.is_metadata() {
+                if let Some(missing) = &mut self.missing
+                    && !self.store.contains(&reference.id)?
+                {
+                    missing.push(reference.id);
+                }
+                continue;
+            }
+            self.progress.advance(Task::Mark, 1);
+            match self.follow(&reference) {
+                Ok(more) => stack.extend(more),
+                Err(error) => self.unreadable.push(Unreadable { reference, error }),
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, reference: &Reference) -> Result<Vec<Reference>> {
+        self.store.read_into(reference.kind, &reference.id, &mut self.context, &mut self.content)?;
+        references(reference.kind, &self.content, self.above)
+            .map_err(|detail| StoreError::Malformed { id: reference.id, detail })
+    }
+}

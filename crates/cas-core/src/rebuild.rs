@@ -1,0 +1,164 @@
+//! Making the catalogue anew from the packs.
+//!
+//! Packs describe themselves, and their descriptions are not encrypted, so this needs no key. A pack whose footer is
+//! damaged is salvaged: its whole objects are entered. The new catalogue is built beside the old one, which is moved out
+//! of the way first: at no instant is there a catalogue that knows less than the packs and looks whole.
+//!
+//! What is lost with the old catalogue is who was writing; so nobody may be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::catalogue::{Catalogue, NewPack};
+use crate::error::{Result, StoreError};
+use crate::fsio::{self, Disk, LocalDisk};
+use crate::id::PackId;
+use crate::layout::{Format, Layout};
+use crate::lock;
+use crate::pack::{self, PackHeader, PackReader};
+use crate::progress::{Progress, Task};
+use crate::session::entries_of;
+
+/// What a rebuild found.
+#[derive(Debug, Default)]
+pub struct RebuildReport {
+    /// Packs that were entered.
+    pub packs: u64,
+    /// Objects that were entered.
+    pub objects: u64,
+    /// Damaged packs of which something was saved: what was wrong, objects saved, bytes lost.
+    pub salvaged: Vec<(PackId, StoreError, u64, u64)>,
+    /// Packs of which nothing could be saved.
+    pub unusable: Vec<(PackId, StoreError)>,
+}
+
+/// Rebuilds the catalogue of the store at `root`.
+pub fn rebuild(root: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
+    let layout = Layout::new(root);
+    Format::read(&layout)?;
+    let _gc = lock::try_exclusive(&layout.lock("gc"))?
+        .ok_or_else(|| StoreError::Locked { path: layout.lock("gc"), holder: "a gc".to_owned() })?;
+    refuse_writers(&layout)?;
+
+    let directory = layout.root();
+    let new = directory.join(format!("catalogue.new-{}", fsio::random_name()?));
+    let result = fill(&layout, &new, progress);
+    if result.is_err() {
+        remove_database(&new)?;
+    }
+    let report = result?;
+
+    // From here to the last rename the store has no catalogue, and says so when it is opened.
+    let (current, old) = (layout.catalogue(), directory.join("catalogue.old"));
+    if current.exists() {
+        remove_database(&old)?;
+        fs::rename(&current, &old).map_err(StoreError::io("move away", &current))?;
+    }
+    remove_companions(&current)?;
+    fs::rename(&new, &current).map_err(StoreError::io("move into place", &current))?;
+    remove_companions(&new)?;
+    LocalDisk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))?;
+    remove_database(&old)?;
+    clean_up(&layout)?;
+    Ok(report)
+}
+
+fn fill(layout: &Layout, new: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
+    let packs = layout.list_packs()?;
+    progress.begin(Task::Rebuild, Some(packs.len() as u64));
+    let mut report = RebuildReport::default();
+    let mut load = Catalogue::bulk(new)?;
+    for id in packs {
+        if let Some((pack, records)) = read_pack(layout, id, &mut report) {
+            report.packs += 1;
+            report.objects += records.len() as u64;
+            load.add(&pack, &entries_of(&records))?;
+        }
+        progress.advance(Task::Rebuild, 1);
+    }
+    load.finish()?.close()?;
+    progress.end(Task::Rebuild);
+    Ok(report)
+}
+
+fn read_pack(
+    layout: &Layout,
+    id: PackId,
+    report: &mut RebuildReport,
+) -> Option<(NewPack, Vec<pack::FooterRecord>)> {
+    let path = layout.pack(&id);
+    let file_len = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    let row =
+        |header: PackHeader| NewPack { id, class: header.class, epoch: header.epoch.unwrap_or(0), file_len };
+    let whole = PackReader::open(&path).and_then(|reader| Ok((*reader.header(), reader.footer(&id)?)));
+    let error = match whole {
+        Ok((header, records)) => return Some((row(header), records)),
+        Err(error) => error,
+    };
+    match pack::salvage(&path) {
+        Ok(pack::Salvaged { header: Some(header), records, lost }) if !records.is_empty() => {
+            report.salvaged.push((id, error, records.len() as u64, lost));
+            Some((row(header), records))
+        }
+        _ => {
+            report.unusable.push((id, error));
+            None
+        }
+    }
+}
+
+/// A session's lock is held as long as its process lives.
+fn refuse_writers(layout: &Layout) -> Result<()> {
+    for path in session_locks(layout)? {
+        if lock::try_exclusive(&path)?.is_none() {
+            return Err(StoreError::Locked { path, holder: "a write session".to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn session_locks(layout: &Layout) -> Result<Vec<PathBuf>> {
+    let directory = layout.root().join("locks");
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
+        let entry = entry.map_err(StoreError::io("list", &directory))?;
+        if entry.file_name().to_string_lossy().starts_with("session-") {
+            paths.push(entry.path());
+        }
+    }
+    Ok(paths)
+}
+
+/// Removes what dead sessions left: their locks and temporary packs. The old catalogue knew them; the new one does not.
+fn clean_up(layout: &Layout) -> Result<()> {
+    let mut litter = session_locks(layout)?;
+    let temporary = layout.temporary();
+    for entry in fs::read_dir(&temporary).map_err(StoreError::io("list", &temporary))? {
+        litter.push(entry.map_err(StoreError::io("list", &temporary))?.path());
+    }
+    litter.iter().try_for_each(|path| remove_if_there(path))
+}
+
+fn remove_database(path: &Path) -> Result<()> {
+    remove_if_there(path)?;
+    remove_companions(path)
+}
+
+/// The write-ahead log and the shared memory of a database. One that was left behind would be taken for the new one's.
+fn remove_companions(path: &Path) -> Result<()> {
+    for suffix in ["-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        remove_if_there(Path::new(&name))?;
+    }
+    Ok(())
+}
+
+fn remove_if_there(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}

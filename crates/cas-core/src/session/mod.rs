@@ -1,0 +1,406 @@
+//! Writing to a store.
+//!
+//! # What is promised
+//!
+//! * [`WriteSession::put`] and its relatives take an object over. Nothing is promised yet: a crash may lose it.
+//! * [`WriteSession::flush`]: everything put before is durable and can be read by its id, also by other processes, also
+//!   after a power cut. It stays until gc finds it unreachable, which cannot happen while this session lives.
+//! * [`WriteSession::commit`]: flush, then the refs are changed by compare-and-swap. When it returns `Ok`, the refs are
+//!   durable, and so is everything they lead to. When it returns an error, no ref was changed, except that of several
+//!   changes a crash may have done the first ones.
+//! * A session that is dropped, or whose process dies, leaves nothing that a reader could see.
+//!
+//! # How it is kept
+//!
+//! ```text
+//! caller ──jobs──> workers (hash, compress, seal) ──objects──> packer (append) ──full packs──> syncer (fsync)
+//! ```
+//!
+//! Every arrow is a bounded channel: a slow disk stops the caller, memory stays bounded. A pack is written under a
+//! temporary name that begins with the session's token, synced, announced in the catalogue, renamed, its directory
+//! synced, and only then entered into the catalogue, all packs of a flush in one transaction. Whoever finds a session
+//! whose lock is free knows that its process is dead, and removes what it had announced or not yet named
+//! ([`Store::recover`](crate::Store::recover)).
+//!
+//! An object that the store has already is not written again, unless its pack is condemned by a running gc.
+
+mod packer;
+mod pool;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::catalogue::{NewEntry, NewPack, SessionNo};
+use crate::crypto::PackKey;
+use crate::error::{Result, StoreError};
+use crate::fsio;
+use crate::id::{Kind, LeafHash, ObjectId};
+use crate::lock;
+use crate::pack::{Entry, PackClass, PackHeader, SealedPack, stored_checksum};
+use crate::refs::RefChange;
+use crate::store::Store;
+use packer::Packer;
+pub(crate) use pool::Worker;
+use pool::{Job, Pool};
+
+/// How many sealed packs may wait for their catalogue entries before the session enters them on its own.
+const PACKS_PER_TRANSACTION: usize = 64;
+
+/// What a session has written so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteStats {
+    /// Objects that were not in the store.
+    pub new_objects: u64,
+    /// Their content.
+    pub new_plain: u64,
+    /// Their stored form.
+    pub new_stored: u64,
+    /// Of `new_plain`, what describes other objects.
+    pub new_metadata: u64,
+    /// Objects that were put and found to be there already.
+    pub known_objects: u64,
+    /// Their content.
+    pub known_plain: u64,
+}
+
+/// A running write. See the module documentation for what it promises.
+#[derive(Debug)]
+pub struct WriteSession {
+    shared: Arc<Shared>,
+    pool: Option<Pool>,
+    lock_path: PathBuf,
+    lock: Option<File>,
+}
+
+/// What the caller, the workers and the packer share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<Store>,
+    no: SessionNo,
+    token: String,
+    /// Ids put in this session and not in the catalogue yet.
+    fresh: Mutex<HashSet<ObjectId>>,
+    /// Objects that the store has and nobody can read: they are written again when they are put.
+    unreadable: Mutex<HashSet<ObjectId>>,
+    stats: Mutex<WriteStats>,
+    failure: Mutex<Option<StoreError>>,
+    /// Seals objects. One key serves all packs of a session, so that workers can seal before it is known in which pack
+    /// an object will lie; each object has a random nonce.
+    key: Option<PackKey>,
+    packer: Packer,
+}
+
+impl Store {
+    /// Starts a write. `pins` are objects that the write builds upon, usually the parent commit: gc keeps them, and all
+    /// they lead to, while the session lives.
+    pub fn write(self: &Arc<Self>, pins: &[ObjectId]) -> Result<WriteSession> {
+        self.recover()?;
+        let token = fsio::random_name()?;
+        let lock_path = self.layout.lock(&format!("session-{token}"));
+        // The lock comes first: a session in the catalogue whose lock is free counts as dead.
+        let lock = lock::exclusive(&lock_path)?;
+        let no = self.catalogue.begin_session(&token, pins)?;
+        let (packer, key) = match self.start_packer(&token) {
+            Ok(started) => started,
+            Err(error) => {
+                // The session has written nothing; if this fails too, recovery removes it.
+                let _ = self.catalogue.end_session(no);
+                let _ = self.remove_file(&lock_path);
+                return Err(error);
+            }
+        };
+        let shared = Arc::new(Shared {
+            store: self.clone(),
+            no,
+            token,
+            fresh: Mutex::default(),
+            unreadable: Mutex::default(),
+            stats: Mutex::default(),
+            failure: Mutex::default(),
+            key,
+            packer,
+        });
+        let pool = Pool::start(&shared, self.threads())?;
+        Ok(WriteSession { shared, pool: Some(pool), lock_path, lock: Some(lock) })
+    }
+
+    fn start_packer(self: &Arc<Self>, token: &str) -> Result<(Packer, Option<PackKey>)> {
+        let salt = fsio::random_bytes()?;
+        let epoch = self.keys.as_ref().map(|keys| keys.new_epoch()).transpose()?;
+        let header = PackHeader { class: PackClass::Data, epoch, salt };
+        let key = self.keys.as_ref().map(|keys| keys.pack_key(&header)).transpose()?.flatten();
+        if epoch.is_some() && key.is_none() {
+            return Err(StoreError::Bug { detail: "the session's own key is not in the keyring".into() });
+        }
+        Ok((Packer::start(self.clone(), token.to_owned(), epoch, salt), key))
+    }
+}
+
+impl WriteSession {
+    /// The store that is written to.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.shared.store
+    }
+
+    /// Keeps an object, and all it leads to, from gc while this session lives. Called before building upon it.
+    pub fn pin(&self, id: &ObjectId) -> Result<()> {
+        self.shared.store.catalogue.pin(self.shared.no, id)
+    }
+
+    /// Puts one object and returns its id. Compression happens in the background.
+    pub fn put(&self, kind: Kind, content: Vec<u8>) -> Result<ObjectId> {
+        check_length(&content)?;
+        let id = self.shared.store.hasher.id(kind, &content);
+        if self.shared.claim(&id, kind, content.len())? {
+            self.submit(move |worker, shared| shared.encode_and_pack(worker, id, kind, &content))?;
+        }
+        Ok(id)
+    }
+
+    /// Puts an object whose content is encoded already, whether the store has it or not. For moving objects.
+    pub(crate) fn put_encoded(&self, entry: Entry, encoded: &[u8]) -> Result<()> {
+        self.shared.check()?;
+        let mut buffer = self.shared.packer.buffer();
+        buffer.clear();
+        buffer.extend_from_slice(encoded);
+        self.shared.seal_and_pack(entry, buffer)
+    }
+
+    /// Runs a job on a worker; waits while all are busy.
+    pub(crate) fn submit(
+        &self,
+        job: impl FnOnce(&mut Worker, &Shared) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.shared.check()?;
+        let job: Job = Box::new(job);
+        self.pool.as_ref().ok_or_else(ended)?.submit(job);
+        Ok(())
+    }
+
+    /// The first failure of a worker, if there was one.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.shared.check()
+    }
+
+    /// What was written so far. Exact after a flush.
+    pub fn stats(&self) -> WriteStats {
+        *lock_of(&self.shared.stats)
+    }
+
+    /// Makes everything put so far durable and readable.
+    pub fn flush(&self) -> Result<()> {
+        self.pool.as_ref().ok_or_else(ended)?.wait();
+        self.shared.check()?;
+        let sealed = self.shared.packer.seal()?;
+        for packs in sealed.chunks(PACKS_PER_TRANSACTION) {
+            self.publish(packs)?;
+        }
+        lock_of(&self.shared.fresh).clear();
+        Ok(())
+    }
+
+    fn publish(&self, packs: &[SealedPack]) -> Result<()> {
+        let store = &self.shared.store;
+        let disk = store.options.disk.as_ref();
+        let mut directories = HashSet::new();
+        let mut rows = Vec::new();
+        for pack in packs {
+            let name = pack.id.to_string();
+            store.catalogue.announce(Some(self.shared.no), &name)?;
+            let path = store.layout.pack(&pack.id);
+            disk.rename_new(&pack.path, &path).map_err(StoreError::io("rename into place", &path))?;
+            directories.insert(store.layout.pack_dir(&pack.id));
+            rows.push((catalogue_row(pack), catalogue_entries(pack), Some(name)));
+        }
+        for directory in &directories {
+            disk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))?;
+        }
+        let unreadable = lock_of(&self.shared.unreadable).clone();
+        if !unreadable.is_empty() {
+            let replaced = rows.iter().flat_map(|(_, entries, _)| entries).map(|entry| entry.id);
+            store.catalogue.evict(&replaced.filter(|id| unreadable.contains(id)).collect::<Vec<_>>())?;
+        }
+        store.catalogue.add_packs(&rows)?;
+        Ok(())
+    }
+
+    /// Flushes, changes the refs, and ends the session. Returns what was written.
+    pub fn commit(mut self, changes: &[RefChange]) -> Result<WriteStats> {
+        self.flush()?;
+        self.shared.store.refs().update(changes)?;
+        let stats = self.stats();
+        self.end()?;
+        Ok(stats)
+    }
+
+    /// Ends the session: stops the threads, removes what was not published, lets go of the pins.
+    fn end(&mut self) -> Result<()> {
+        let Some(lock) = self.lock.take() else { return Ok(()) };
+        drop(self.pool.take());
+        self.shared.packer.stop();
+        let store = &self.shared.store;
+        store.remove_temporaries(&self.shared.token)?;
+        store.catalogue.end_session(self.shared.no)?;
+        store.remove_file(&self.lock_path)?;
+        drop(lock);
+        Ok(())
+    }
+}
+
+impl Drop for WriteSession {
+    fn drop(&mut self) {
+        // What this cannot clean up, the next session's recovery does.
+        let _ = self.end();
+    }
+}
+
+impl Shared {
+    /// Takes charge of writing an object. `false`: somebody has written it, or is about to.
+    pub(crate) fn claim(&self, id: &ObjectId, kind: Kind, len: usize) -> Result<bool> {
+        let new = lock_of(&self.fresh).insert(*id)
+            && (lock_of(&self.unreadable).contains(id)
+                || self.store.catalogue.lookup_reusable(id)?.is_none());
+        let mut stats = lock_of(&self.stats);
+        let len = len as u64;
+        if new {
+            stats.new_objects += 1;
+            stats.new_plain += len;
+            stats.new_metadata += if kind.is_metadata() { len } else { 0 };
+        } else {
+            stats.known_objects += 1;
+            stats.known_plain += len;
+        }
+        Ok(new)
+    }
+
+    /// The store's copy of an object was found to be unreadable: a new one may take its place.
+    pub(crate) fn distrust(&self, id: &ObjectId) {
+        lock_of(&self.unreadable).insert(*id);
+    }
+
+    /// Puts an object from a worker, with its leaves hashed before.
+    pub(crate) fn put_hashed(
+        &self,
+        worker: &mut Worker,
+        kind: Kind,
+        content: &[u8],
+        leaves: impl IntoIterator<Item = LeafHash>,
+    ) -> Result<ObjectId> {
+        let id = self.store.hasher.from_leaves(kind, content.len(), leaves);
+        if self.claim(&id, kind, content.len())? {
+            self.encode_and_pack(worker, id, kind, content)?;
+        }
+        Ok(id)
+    }
+
+    /// Puts an object from a worker.
+    pub(crate) fn put_here(&self, worker: &mut Worker, kind: Kind, content: &[u8]) -> Result<ObjectId> {
+        check_length(content)?;
+        let id = self.store.hasher.id(kind, content);
+        if self.claim(&id, kind, content.len())? {
+            self.encode_and_pack(worker, id, kind, content)?;
+        }
+        Ok(id)
+    }
+
+    /// Compresses a claimed object and hands it to the packer.
+    pub(crate) fn encode_and_pack(
+        &self,
+        worker: &mut Worker,
+        id: ObjectId,
+        kind: Kind,
+        content: &[u8],
+    ) -> Result<()> {
+        let mut encoded = self.packer.buffer();
+        let codec = worker.encoder.encode(content, &mut encoded)?;
+        self.seal_and_pack(
+            Entry { id, kind, codec, plain_len: length(&id, content)?, stored_len: 0, checksum: 0 },
+            encoded,
+        )
+    }
+
+    /// Seals encoded content if the store is encrypted, and hands it to the packer.
+    fn seal_and_pack(&self, mut entry: Entry, encoded: Vec<u8>) -> Result<()> {
+        let stored = match &self.key {
+            None => encoded,
+            Some(key) => {
+                let mut sealed = self.packer.buffer();
+                sealed.clear();
+                key.seal(&entry.associated_data(), &encoded, &mut sealed)?;
+                self.packer.recycle(encoded);
+                sealed
+            }
+        };
+        entry.stored_len = length(&entry.id, &stored)?;
+        entry.checksum = stored_checksum(&stored);
+        lock_of(&self.stats).new_stored += stored.len() as u64;
+        self.packer.pack(entry, stored)
+    }
+
+    /// Remembers the first failure; every later call returns it.
+    pub(crate) fn fail(&self, error: StoreError) {
+        lock_of(&self.failure).get_or_insert(error);
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let mut failure = lock_of(&self.failure);
+        match failure.take() {
+            None => Ok(()),
+            Some(error) => {
+                *failure = Some(StoreError::SessionFailed { detail: error.to_string() });
+                Err(error)
+            }
+        }
+    }
+}
+
+fn check_length(content: &[u8]) -> Result<()> {
+    if content.len() <= crate::codec::MAX_OBJECT {
+        return Ok(());
+    }
+    Err(StoreError::Invalid { what: format!("an object of {} bytes is too long to store", content.len()) })
+}
+
+fn length(id: &ObjectId, bytes: &[u8]) -> Result<u32> {
+    u32::try_from(bytes.len())
+        .map_err(|_| StoreError::Invalid { what: format!("object {id} is too long to store") })
+}
+
+fn ended() -> StoreError {
+    StoreError::Bug { detail: "the write session has ended".into() }
+}
+
+/// A panic in a worker fails the session, so what the lock guards is never used for a commit afterwards.
+fn lock_of<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A pack as the catalogue keeps it.
+pub(crate) fn catalogue_row(pack: &SealedPack) -> NewPack {
+    NewPack {
+        id: pack.id,
+        class: pack.header.class,
+        epoch: pack.header.epoch.unwrap_or(0),
+        file_len: pack.file_len,
+    }
+}
+
+/// A pack's objects as the catalogue keeps them.
+pub(crate) fn catalogue_entries(pack: &SealedPack) -> Vec<NewEntry> {
+    entries_of(&pack.records)
+}
+
+/// Footer records as catalogue entries.
+pub(crate) fn entries_of(records: &[crate::pack::FooterRecord]) -> Vec<NewEntry> {
+    let entry = |(n, record): (u32, &crate::pack::FooterRecord)| NewEntry {
+        id: record.entry.id,
+        entry: n,
+        offset: record.offset,
+        stored_len: record.entry.stored_len,
+        plain_len: record.entry.plain_len,
+        kind: record.entry.kind,
+    };
+    (0u32..).zip(records).map(entry).collect()
+}

@@ -1,0 +1,380 @@
+//! An open store: reading objects, and the handles that everything else starts from.
+//!
+//! Reading takes three steps: the catalogue says where an object is, one positioned read fetches its entry, and its
+//! checksum is compared before anything is decoded. gc may move an object to another pack between the first and the
+//! second step; a pack that has gone is therefore looked up once more before it is called missing.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::catalogue::{Catalogue, Location, PackNo};
+use crate::codec::Decoder;
+use crate::crypto::{KdfCost, PackKey, Unlock};
+use crate::error::{Result, StoreError};
+use crate::fsio::{self, Disk, LocalDisk};
+use crate::id::{IdHasher, Kind, ObjectId};
+use crate::keys::Keys;
+use crate::layout::{Format, Layout};
+use crate::lock;
+use crate::pack::PackReader;
+use crate::refs::Refs;
+
+/// How many packs are kept open.
+const OPEN_PACKS: usize = 128;
+
+/// How much is compared on each read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Trust {
+    /// The 128-bit checksum of the stored bytes, and the AEAD tag in an encrypted store: finds every accident.
+    #[default]
+    Checksum,
+    /// The BLAKE3 id of the content as well: finds deliberate changes too, at the price of hashing what is read.
+    Identity,
+}
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Opens an encrypted store.
+    pub unlock: Option<Unlock>,
+    /// What is compared on reads.
+    pub trust: Trust,
+    /// Where writes go.
+    pub disk: Arc<dyn Disk>,
+    /// Worker threads of a write session or a whole read; 0 means one per core.
+    pub threads: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { unlock: None, trust: Trust::default(), disk: Arc::new(LocalDisk), threads: 0 }
+    }
+}
+
+/// Encryption of a new store.
+#[derive(Clone, Debug)]
+pub struct Encryption {
+    /// What shall open it; each of them alone does.
+    pub unlocks: Vec<Unlock>,
+    /// What a guess at a passphrase costs.
+    pub cost: KdfCost,
+}
+
+/// An open store. Cheap to share: clone the `Arc`.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) layout: Layout,
+    pub(crate) format: Format,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) keys: Option<Keys>,
+    pub(crate) hasher: IdHasher,
+    pub(crate) options: OpenOptions,
+    packs: Mutex<HashMap<PackNo, Arc<OpenPack>>>,
+}
+
+/// A pack with its key.
+#[derive(Debug)]
+pub(crate) struct OpenPack {
+    pub(crate) reader: PackReader,
+    pub(crate) key: Option<PackKey>,
+}
+
+/// Buffers and contexts for reading; one per thread.
+#[derive(Debug)]
+pub struct ReadContext {
+    decoder: Decoder,
+    stored: Vec<u8>,
+    opened: Vec<u8>,
+}
+
+impl ReadContext {
+    /// Allocates them.
+    pub fn new() -> Result<Self> {
+        Ok(Self { decoder: Decoder::new()?, stored: Vec::new(), opened: Vec::new() })
+    }
+}
+
+impl Store {
+    /// Creates a store at `root` (the `.infinijup` directory) and opens it. The format file is written last: a store that
+    /// was not finished is no store.
+    pub fn init(root: &Path, encryption: Option<&Encryption>, options: OpenOptions) -> Result<Arc<Self>> {
+        let layout = Layout::new(root);
+        if layout.format().exists() || layout.catalogue().exists() {
+            return Err(StoreError::AlreadyAStore { path: root.to_path_buf() });
+        }
+        let disk = options.disk.clone();
+        layout.create(disk.as_ref())?;
+        let keys = encryption
+            .map(|encryption| Keys::create(&layout, disk.clone(), &encryption.unlocks, encryption.cost))
+            .transpose()?;
+        let catalogue = Catalogue::create(&layout.catalogue())?;
+        let format = Format::new(encryption.is_some())?;
+        fsio::replace(disk.as_ref(), &layout.format(), format.encode().as_bytes())?;
+        Ok(Arc::new(Self::assemble(layout, format, catalogue, keys, options)))
+    }
+
+    /// Opens the store at `root`.
+    pub fn open(root: &Path, options: OpenOptions) -> Result<Arc<Self>> {
+        let layout = Layout::new(root);
+        let format = Format::read(&layout)?;
+        let keys = open_keys(&layout, &format, &options)?;
+        let catalogue = Catalogue::open(&layout.catalogue())?;
+        Ok(Arc::new(Self::assemble(layout, format, catalogue, keys, options)))
+    }
+
+    fn assemble(
+        layout: Layout,
+        format: Format,
+        catalogue: Catalogue,
+        keys: Option<Keys>,
+        options: OpenOptions,
+    ) -> Self {
+        let hasher = keys.as_ref().map_or_else(IdHasher::plain, |keys| IdHasher::keyed(&keys.id_secret()));
+        Self { layout, format, catalogue, keys, hasher, options, packs: Mutex::default() }
+    }
+
+    /// Where the store is.
+    pub fn root(&self) -> &Path {
+        self.layout.root()
+    }
+
+    /// The store's format.
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// The catalogue.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// How ids are computed here.
+    pub fn hasher(&self) -> &IdHasher {
+        &self.hasher
+    }
+
+    /// The refs.
+    pub fn refs(&self) -> Refs {
+        Refs::new(self.layout.clone(), self.options.disk.clone())
+    }
+
+    /// How many worker threads to use.
+    pub(crate) fn threads(&self) -> usize {
+        match self.options.threads {
+            0 => std::thread::available_parallelism().map_or(2, usize::from),
+            threads => threads,
+        }
+    }
+
+    /// Whether the store has an object.
+    pub fn contains(&self, id: &ObjectId) -> Result<bool> {
+        Ok(self.catalogue.lookup(id)?.is_some())
+    }
+
+    /// Reads one object.
+    pub fn get(&self, kind: Kind, id: &ObjectId) -> Result<Vec<u8>> {
+        let mut context = ReadContext::new()?;
+        let mut content = Vec::new();
+        self.read_into(kind, id, &mut context, &mut content)?;
+        Ok(content)
+    }
+
+    /// Reads one object into `content`, whose allocation is kept.
+    pub fn read_into(
+        &self,
+        kind: Kind,
+        id: &ObjectId,
+        context: &mut ReadContext,
+        content: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (pack, location) = self.locate(id)?;
+        // The bytes are all overwritten; only growth has to write zeros first.
+        content.resize(location.plain_len as usize, 0);
+        self.decode_at(&pack, &location, kind, id, context, content)
+    }
+
+    /// Reads an object whose content has exactly the length of `out`.
+    pub(crate) fn read_exact(
+        &self,
+        kind: Kind,
+        id: &ObjectId,
+        context: &mut ReadContext,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (pack, location) = self.locate(id)?;
+        if location.plain_len as usize != out.len() {
+            let detail = format!("has {} bytes, its map says {}", location.plain_len, out.len());
+            return Err(StoreError::Malformed { id: *id, detail });
+        }
+        self.decode_at(&pack, &location, kind, id, context, out)
+    }
+
+    fn decode_at(
+        &self,
+        pack: &OpenPack,
+        location: &Location,
+        kind: Kind,
+        id: &ObjectId,
+        context: &mut ReadContext,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let raw = pack.reader.read(id, location.offset, location.stored_len, &mut context.stored)?;
+        let damaged = |detail: String| {
+            StoreError::damaged("object", pack.reader.path(), format!("{}: {detail}", id.short()))
+        };
+        if raw.entry.kind != kind || raw.entry.plain_len as usize != out.len() {
+            return Err(damaged(format!("is of kind {} and not {}", raw.entry.kind.0, kind.0)));
+        }
+        pack.reader.decode(&raw, pack.key.as_ref(), &mut context.decoder, &mut context.opened, out)?;
+        if self.options.trust == Trust::Identity && self.hasher.id(kind, out) != *id {
+            return Err(damaged("content does not fit the id".into()));
+        }
+        Ok(())
+    }
+
+    /// Finds an object and opens its pack.
+    fn locate(&self, id: &ObjectId) -> Result<(Arc<OpenPack>, Location)> {
+        let find = || self.catalogue.lookup(id)?.ok_or(StoreError::MissingObject { id: *id });
+        let location = find()?;
+        match self.open_pack(location.pack) {
+            Ok(pack) => Ok((pack, location)),
+            // gc moved the object after we had looked.
+            Err(error @ StoreError::MissingPack { .. }) => {
+                let again = find()?;
+                if again.pack == location.pack {
+                    return Err(error);
+                }
+                Ok((self.open_pack(again.pack)?, again))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a pack, or finds it open.
+    pub(crate) fn open_pack(&self, no: PackNo) -> Result<Arc<OpenPack>> {
+        if let Some(pack) = self.open_packs().get(&no) {
+            return Ok(pack.clone());
+        }
+        let row = self.catalogue.pack(no)?.ok_or_else(|| StoreError::Bug {
+            detail: format!("object rows name pack number {}, which is gone", no.0),
+        })?;
+        let reader = match PackReader::open(&self.layout.pack(&row.id)) {
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::MissingPack { pack: row.id });
+            }
+            other => other?,
+        };
+        let key = self.key_of(&reader, &row.id)?;
+        let pack = Arc::new(OpenPack { reader, key });
+        let mut packs = self.open_packs();
+        if packs.len() >= OPEN_PACKS {
+            // Which one goes hardly matters: opening a pack costs two system calls.
+            let victim = packs.keys().next().copied();
+            victim.and_then(|victim| packs.remove(&victim));
+        }
+        packs.insert(no, pack.clone());
+        Ok(pack)
+    }
+
+    /// The key that opens a pack's objects.
+    pub(crate) fn key_of(&self, reader: &PackReader, id: &crate::id::PackId) -> Result<Option<PackKey>> {
+        match (&self.keys, reader.header().epoch) {
+            (_, None) => Ok(None),
+            (None, Some(_)) => {
+                Err(StoreError::damaged("pack", reader.path(), "is sealed, but the store is not encrypted"))
+            }
+            (Some(keys), Some(epoch)) => match keys.pack_key(reader.header())? {
+                None => Err(StoreError::KeyErased { pack: *id, epoch }),
+                key => Ok(key),
+            },
+        }
+    }
+
+    /// Closes a pack whose file is about to go.
+    pub(crate) fn close_pack(&self, no: PackNo) {
+        self.open_packs().remove(&no);
+    }
+
+    fn open_packs(&self) -> std::sync::MutexGuard<'_, HashMap<PackNo, Arc<OpenPack>>> {
+        self.packs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces what opens the store. No pack is touched: packs are sealed under keys that the keyring wraps.
+    pub fn rotate_keys(&self, encryption: &Encryption) -> Result<u64> {
+        let keys =
+            self.keys.as_ref().ok_or_else(|| StoreError::NotEncrypted { path: self.root().to_path_buf() })?;
+        keys.rotate(&encryption.unlocks, encryption.cost)?;
+        Ok(keys.generation())
+    }
+
+    /// Removes what processes that died left behind: their temporary packs, packs they had named but not entered into the
+    /// catalogue, their pins, and pack files that gc had given up. Cheap when there is nothing to do; every write session
+    /// and every gc starts with it.
+    pub fn recover(&self) -> Result<Recovered> {
+        let mut recovered = Recovered::default();
+        for session in self.catalogue.sessions()? {
+            let path = self.layout.lock(&format!("session-{}", session.token));
+            let Some(lock) = lock::try_exclusive(&path)? else { continue };
+            recovered.sessions += 1;
+            recovered.files += self.remove_temporaries(&session.token)?;
+            for (name, owner) in self.catalogue.announced()? {
+                if owner != Some(session.no) {
+                    continue;
+                }
+                if let Ok(pack) = name.parse() {
+                    recovered.files += u64::from(self.remove_file(&self.layout.pack(&pack))?);
+                }
+                self.catalogue.retract(&name)?;
+            }
+            self.catalogue.end_session(session.no)?;
+            self.remove_file(&path)?;
+            drop(lock);
+        }
+        for pack in self.catalogue.doomed()? {
+            recovered.files += u64::from(self.remove_file(&self.layout.pack(&pack))?);
+            self.catalogue.undoom(&pack)?;
+        }
+        Ok(recovered)
+    }
+
+    /// Removes the temporary files of one session.
+    pub(crate) fn remove_temporaries(&self, token: &str) -> Result<u64> {
+        let directory = self.layout.temporary();
+        let mut removed = 0;
+        for entry in std::fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
+            let entry = entry.map_err(StoreError::io("list", &directory))?;
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with(token)) {
+                removed += u64::from(self.remove_file(&entry.path())?);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes a file; says whether it was there.
+    pub(crate) fn remove_file(&self, path: &Path) -> Result<bool> {
+        match self.options.disk.remove(path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StoreError::io("remove", path)(error)),
+        }
+    }
+}
+
+/// What [`Store::recover`] cleaned up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recovered {
+    /// Sessions of dead processes.
+    pub sessions: u64,
+    /// Files removed.
+    pub files: u64,
+}
+
+pub(crate) fn open_keys(layout: &Layout, format: &Format, options: &OpenOptions) -> Result<Option<Keys>> {
+    match (format.encrypted, &options.unlock) {
+        (false, _) => Ok(None),
+        (true, None) => Err(StoreError::KeyNeeded { path: layout.root().to_path_buf() }),
+        (true, Some(unlock)) => Keys::open(layout, options.disk.clone(), unlock).map(Some),
+    }
+}

@@ -1,0 +1,158 @@
+//! Helpers for this crate's own tests.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use crate::crypto::{KdfCost, Unlock};
+use crate::memory::{MapRoot, PAGE, PageSink, PageSource, Region};
+use crate::progress::Silent;
+use crate::refs::{Expected, RefChange};
+use crate::{Encryption, ObjectId, OpenOptions, Store};
+
+/// A store in a directory that goes with it.
+pub(crate) struct TestStore {
+    pub(crate) store: Arc<Store>,
+    pub(crate) root: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+pub(crate) fn passphrase(text: &str) -> Unlock {
+    Unlock::Passphrase(text.to_owned().into())
+}
+
+pub(crate) fn encryption(text: &str) -> Encryption {
+    Encryption { unlocks: vec![passphrase(text)], cost: KdfCost::for_tests() }
+}
+
+impl TestStore {
+    pub(crate) fn plain() -> Self {
+        Self::create(None)
+    }
+
+    pub(crate) fn encrypted() -> Self {
+        Self::create(Some(encryption("correct horse")))
+    }
+
+    fn create(encryption: Option<Encryption>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join(".infinijup");
+        let store = Store::init(&root, encryption.as_ref(), OpenOptions::default()).unwrap();
+        Self { store, root, _directory: directory }
+    }
+
+    /// Stores an address space and commits it under `name`.
+    pub(crate) fn commit(&self, memory: &Memory, parent: Option<&MapRoot>, name: &str) -> MapRoot {
+        let session = self.store.write(&[]).unwrap();
+        let (root, _) = session.put_memory(&memory.source(), parent, &Silent).unwrap();
+        session.commit(&[point(name, root.id)]).unwrap();
+        root
+    }
+
+    pub(crate) fn read(&self, root: &MapRoot) -> Memory {
+        let sink = Collector::default();
+        self.store.read_memory(root, &sink, &Silent).unwrap();
+        Memory { pages: sink.0.into_inner().unwrap() }
+    }
+
+    /// Every pack's path.
+    pub(crate) fn packs(&self) -> Vec<PathBuf> {
+        let packs = self.store.layout.list_packs().unwrap();
+        packs.iter().map(|pack| self.store.layout.pack(pack)).collect()
+    }
+}
+
+pub(crate) fn point(name: &str, id: ObjectId) -> RefChange {
+    RefChange { name: format!("threads/{name}"), expected: Expected::Any, new: Some(id) }
+}
+
+pub(crate) fn remove(name: &str) -> RefChange {
+    RefChange { name: format!("threads/{name}"), expected: Expected::Any, new: None }
+}
+
+/// Reproducible noise.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut out);
+    out
+}
+
+/// An address space as a table of pages: the model that the store is held against.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct Memory {
+    pub(crate) pages: BTreeMap<u64, Vec<u8>>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memory({} pages)", self.pages.len())
+    }
+}
+
+impl Memory {
+    /// `count` pages of noise from `address` on.
+    pub(crate) fn fill(&mut self, address: u64, count: usize, seed: u64) {
+        for n in 0..count {
+            let at = address + (n * PAGE) as u64;
+            self.pages.insert(at, noise(seed.wrapping_mul(1 << 20) + at, PAGE));
+        }
+    }
+
+    pub(crate) fn zero(&mut self, address: u64, count: usize) {
+        for n in 0..count {
+            self.pages.insert(address + (n * PAGE) as u64, vec![0; PAGE]);
+        }
+    }
+
+    /// Changes a few bytes of a page that is there.
+    pub(crate) fn touch(&mut self, address: u64, value: u64) {
+        let page = self.pages.get_mut(&address).unwrap();
+        page[100..108].copy_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn source(&self) -> Arc<dyn PageSource> {
+        Arc::new(self.clone())
+    }
+}
+
+impl PageSource for Memory {
+    fn regions(&self) -> Vec<Region> {
+        let mut regions: Vec<Region> = Vec::new();
+        for address in self.pages.keys() {
+            match regions.last_mut() {
+                Some(last) if last.start + last.len == *address => last.len += PAGE as u64,
+                _ => regions.push(Region { start: *address, len: PAGE as u64 }),
+            }
+        }
+        regions
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        for (n, page) in buffer.chunks_mut(PAGE).enumerate() {
+            let at = address + (n * PAGE) as u64;
+            page.copy_from_slice(self.pages.get(&at).ok_or(io::ErrorKind::NotFound)?);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Collector(Mutex<BTreeMap<u64, Vec<u8>>>);
+
+impl PageSink for Collector {
+    fn pages(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut pages = self.0.lock().unwrap();
+        for (n, page) in bytes.chunks(PAGE).enumerate() {
+            pages.insert(address + (n * PAGE) as u64, page.to_vec());
+        }
+        Ok(())
+    }
+
+    fn zeros(&self, address: u64, len: u64) -> io::Result<()> {
+        for n in 0..len / PAGE as u64 {
+            self.pages(address + n * PAGE as u64, &[0; PAGE])?;
+        }
+        Ok(())
+    }
+}

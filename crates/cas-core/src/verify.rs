@@ -1,0 +1,262 @@
+//! Checking a store.
+//!
+//! *Structure* asks whether everything is there and fits together: catalogue, pack headers and footers, refs, keyring, and
+//! whether all that refs lead to can be reached, which reads every object that describes others. *Bytes* reads every
+//! object besides, and compares its content with its id.
+//!
+//! A problem is reported and the check goes on: the report is meant to say how much is affected, not only that
+//! something is.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::catalogue::{Location, PackRow};
+use crate::error::{Result, StoreError};
+use crate::id::{ObjectId, PackId};
+use crate::keys;
+use crate::pack::PackReader;
+use crate::progress::{Progress, Task};
+use crate::reach::{Marker, References};
+use crate::store::{ReadContext, Store, Trust};
+
+/// How much is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Depth {
+    /// What describes other things.
+    Structure,
+    /// Every byte.
+    Bytes,
+}
+
+/// Something that is wrong.
+#[derive(Debug)]
+pub struct Problem {
+    /// A sentence.
+    pub sentence: String,
+    /// The error that says so, if there is one.
+    pub error: Option<StoreError>,
+    /// Whether data cannot be read. Otherwise it is litter, or something that can be made anew.
+    pub data_lost: bool,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct VerifyReport {
+    /// Packs that were looked at.
+    pub packs: u64,
+    /// Objects in the catalogue.
+    pub objects: u64,
+    /// Objects whose content was compared with their id.
+    pub objects_read: u64,
+    /// Their stored bytes.
+    pub bytes_read: u64,
+    /// Objects that refs lead to.
+    pub reachable: u64,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// Refs that lead to something that cannot be read.
+    pub affected_refs: Vec<String>,
+}
+
+impl VerifyReport {
+    fn add(&mut self, data_lost: bool, sentence: impl Into<String>, error: Option<StoreError>) {
+        self.problems.push(Problem { sentence: sentence.into(), error, data_lost });
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl Store {
+    /// Checks the store. An `Err` means that the check itself could not be made.
+    pub fn verify(
+        &self,
+        above: &dyn References,
+        depth: Depth,
+        progress: &dyn Progress,
+    ) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        for sentence in self.catalogue.check()? {
+            report.add(false, format!("catalogue: {sentence}"), None);
+        }
+        if self.keys.is_some() {
+            for error in keys::check_copies(&self.layout) {
+                report.add(false, "one copy of the keyring is damaged; the other is in use", Some(error));
+            }
+        }
+        let packs = self.catalogue.packs()?;
+        self.check_packs(&packs, &mut report)?;
+        self.check_litter(&packs, &mut report)?;
+        let mut damaged = HashSet::new();
+        if depth == Depth::Bytes {
+            self.check_bytes(&packs, &mut report, &mut damaged, progress)?;
+        }
+        self.check_reachable(above, &mut report, &damaged, progress)?;
+        Ok(report)
+    }
+
+    /// Every pack of the catalogue is there, is what its name says, and has what the catalogue says.
+    fn check_packs(&self, packs: &[PackRow], report: &mut VerifyReport) -> Result<()> {
+        for row in packs {
+            report.packs += 1;
+            report.objects += u64::from(row.objects);
+            let path = self.layout.pack(&row.id);
+            let footer = PackReader::open(&path).and_then(|reader| reader.footer(&row.id));
+            let records = match footer {
+                Ok(records) => records,
+                Err(error) => {
+                    report.add(row.objects > 0, format!("pack {} is damaged", row.id), Some(error));
+                    continue;
+                }
+            };
+            let listed: HashSet<(ObjectId, u64)> =
+                records.iter().map(|record| (record.entry.id, record.offset)).collect();
+            for (id, location) in self.catalogue.objects_of(row.no)? {
+                if !listed.contains(&(id, location.offset)) {
+                    report.add(
+                        true,
+                        format!("pack {} does not list object {id}, the catalogue does", row.id),
+                        None,
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs that nobody knows.
+    fn check_litter(&self, packs: &[PackRow], report: &mut VerifyReport) -> Result<()> {
+        let mut known: HashSet<PackId> = packs.iter().map(|row| row.id).collect();
+        known.extend(self.catalogue.doomed()?);
+        known.extend(self.catalogue.announced()?.iter().filter_map(|(name, _)| name.parse::<PackId>().ok()));
+        // Packs that came since are known by now.
+        known.extend(self.catalogue.packs()?.iter().map(|row| row.id));
+        for pack in self.layout.list_packs()? {
+            if !known.contains(&pack) {
+                report.add(
+                    false,
+                    format!("pack {pack} is not in the catalogue; `infinijup store rebuild` adds it"),
+                    None,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every object of every pack, on all cores.
+    fn check_bytes(
+        &self,
+        packs: &[PackRow],
+        report: &mut VerifyReport,
+        damaged: &mut HashSet<ObjectId>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        progress.begin(Task::Verify, Some(packs.iter().map(|row| row.stored).sum()));
+        let next = AtomicUsize::new(0);
+        let found = Mutex::new((report, damaged));
+        let work = || -> Result<()> {
+            let mut context = ReadContext::new()?;
+            let mut content = Vec::new();
+            while let Some(row) = packs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                for (id, location) in self.catalogue.objects_of(row.no)? {
+                    let read = self.check_object(&id, &location, &mut context, &mut content);
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    match read {
+                        Ok(()) => {
+                            found.0.objects_read += 1;
+                            found.0.bytes_read += u64::from(location.stored_len);
+                        }
+                        Err(error) => {
+                            found.0.add(true, format!("object {id} cannot be read"), Some(error));
+                            found.1.insert(id);
+                        }
+                    }
+                    drop(found);
+                    progress.advance(Task::Verify, u64::from(location.stored_len));
+                }
+            }
+            Ok(())
+        };
+        let result = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.threads()).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().unwrap_or_else(|_| Err(StoreError::Bug { detail: "a checker panicked".into() }))
+            })
+        });
+        progress.end(Task::Verify);
+        result
+    }
+
+    fn check_object(
+        &self,
+        id: &ObjectId,
+        location: &Location,
+        context: &mut ReadContext,
+        content: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.read_into(location.kind, id, context, content)?;
+        // With `Trust::Identity` reading has compared the id already.
+        if self.options.trust != Trust::Identity && self.hasher.id(location.kind, content) != *id {
+            let path = self.open_pack(location.pack)?.reader.path().to_path_buf();
+            return Err(StoreError::damaged(
+                "object",
+                path,
+                format!("{}: content does not fit the id", id.short()),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Everything that refs lead to is there; and which refs lead to something that is not.
+    fn check_reachable(
+        &self,
+        above: &dyn References,
+        report: &mut VerifyReport,
+        damaged: &HashSet<ObjectId>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let mut all = Marker::new(self, above, progress)?.looking_for_missing();
+        let mut names = Vec::new();
+        for (name, target) in self.refs().list("")? {
+            match target {
+                Ok(id) => {
+                    all.mark_root(&id)?;
+                    names.push((name, id));
+                }
+                Err(error) => report.add(true, format!("ref `{name}` cannot be read"), Some(error)),
+            }
+        }
+        report.reachable = all.live.len();
+        let mut lost = damaged.clone();
+        for unreadable in all.unreadable {
+            lost.insert(unreadable.reference.id);
+            let sentence = format!("object {} is needed and cannot be read", unreadable.reference.id);
+            report.add(true, sentence, Some(unreadable.error));
+        }
+        // Bulk data is not read here; that the catalogue has it is what can be asked without reading it.
+        for id in all.missing.into_iter().flatten() {
+            lost.insert(id);
+            report.add(
+                true,
+                format!("object {id} is needed and not in the store"),
+                Some(StoreError::MissingObject { id }),
+            );
+        }
+        if lost.is_empty() {
+            return Ok(());
+        }
+        for (name, id) in names {
+            let mut one = Marker::new(self, above, progress)?;
+            one.mark_root(&id)?;
+            let reads_all = one.unreadable.is_empty() && !lost.iter().any(|lost| one.reaches(lost));
+            if !reads_all {
+                report.affected_refs.push(name);
+            }
+        }
+        Ok(())
+    }
+}

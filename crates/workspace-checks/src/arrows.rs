@@ -1,0 +1,275 @@
+//! Who may use whom.
+//!
+//! [`LAYERS`] is the drawing in `docs/architecture.md` as data, for every crate of the design, also those that are still
+//! to come. Three rules follow from it:
+//! * An ordinary or build dependency of a crate on another must be listed in the crate's row.
+//! * A dev-dependency may go anywhere, so long as it does not close a circle: a test of `cas-core` that needs
+//!   `manifest` belongs to `manifest`.
+//! * Packages under `tests/`, `bench/` and `fuzz/` may use everything, and nothing may use them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::metadata::{Metadata, Package};
+
+/// Each crate under `crates/` with the crates it may use, lowest layer first.
+pub const LAYERS: &[(&str, &[&str])] = &[
+    ("workspace-checks", &[]),
+    // The store and what lies in it.
+    ("cas-core", &[]),
+    ("manifest", &["cas-core"]),
+    ("remote", &["cas-core"]),
+    // The engines know neither the store nor each other.
+    ("gpu-detect", &[]),
+    ("checkpoint-cuda", &[]),
+    ("checkpoint-criu", &[]),
+    ("sandbox", &[]),
+    ("jupyter-bridge", &[]),
+    // A stand-in for the driver, for tests and demos: only ever a dev-dependency.
+    ("cuda-sim", &[]),
+    // The pipelines wire the engines to the store.
+    (
+        "lifecycle",
+        &[
+            "gpu-detect",
+            "checkpoint-cuda",
+            "checkpoint-criu",
+            "sandbox",
+            "jupyter-bridge",
+            "manifest",
+            "cas-core",
+        ],
+    ),
+    // The wire, and the two programs at its ends.
+    ("api", &[]),
+    ("infinijupd", &["lifecycle", "api", "remote"]),
+    ("cli", &["api", "manifest", "cas-core"]),
+];
+
+/// Directories whose packages are tests: free to use everything, used by nothing.
+const TEST_DIRECTORIES: &[&str] = &["tests", "bench", "fuzz"];
+
+/// What breaks the rules above.
+pub fn broken_arrows(metadata: &Metadata) -> Vec<String> {
+    let members: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    let tests: BTreeSet<&str> = metadata
+        .packages
+        .iter()
+        .filter(|package| is_test_directory(metadata.directory(package)))
+        .map(|package| package.name.as_str())
+        .collect();
+
+    let mut findings = Vec::new();
+    for package in &metadata.packages {
+        let directory = metadata.directory(package);
+        if tests.contains(package.name.as_str()) {
+            continue;
+        }
+        let Some(may_use) = row(&package.name) else {
+            findings.push(format!(
+                "the crate `{}` ({}) is not in the design: give it a row in LAYERS in \
+                 crates/workspace-checks/src/arrows.rs and a place in docs/architecture.md, or move it under tests/ or bench/",
+                package.name,
+                directory.display()
+            ));
+            continue;
+        };
+        if directory != Path::new("crates").join(&package.name) {
+            findings.push(format!(
+                "the crate `{0}` lives in {1}, not in crates/{0}",
+                package.name,
+                directory.display()
+            ));
+        }
+        findings.extend(arrows_of(package, may_use, &members, &tests));
+    }
+    findings
+}
+
+fn arrows_of(
+    package: &Package,
+    may_use: &[&str],
+    members: &BTreeSet<&str>,
+    tests: &BTreeSet<&str>,
+) -> Vec<String> {
+    let from = package.name.as_str();
+    let mut findings = Vec::new();
+    for dependency in &package.dependencies {
+        let to = dependency.name.as_str();
+        if !members.contains(to) {
+            continue;
+        }
+        if tests.contains(to) {
+            findings.push(format!("`{from}` uses `{to}`, which is a test package"));
+        } else if dependency.is_dev() {
+            if from != to && reach(to).contains(from) {
+                findings.push(format!(
+                    "the dev-dependency of `{from}` on `{to}` closes a circle: move the test that needs it up into `{to}`"
+                ));
+            }
+        } else if !may_use.contains(&to) {
+            findings.push(format!(
+                "`{from}` uses `{to}`, but may use only [{}]: let `{from}` declare the trait it needs and the layer above \
+                 wire it, or change the design first (docs/architecture.md, then LAYERS in \
+                 crates/workspace-checks/src/arrows.rs)",
+                may_use.join(", ")
+            ));
+        }
+    }
+    findings
+}
+
+/// Among the crates of the product command-line parsing belongs to `cli` alone, so that every library can be used
+/// without it. Test packages may parse their own.
+pub fn clap_outside_cli(metadata: &Metadata) -> Vec<String> {
+    metadata
+        .packages
+        .iter()
+        .filter(|package| package.name != "cli" && !is_test_directory(metadata.directory(package)))
+        .flat_map(|package| package.dependencies.iter().map(move |dependency| (package, dependency)))
+        .filter(|(_, dependency)| dependency.name == "clap" || dependency.name.starts_with("clap_"))
+        .map(|(package, dependency)| {
+            format!("`{}` uses `{}`, which only `cli` may", package.name, dependency.name)
+        })
+        .collect()
+}
+
+fn is_test_directory(directory: &Path) -> bool {
+    TEST_DIRECTORIES.iter().any(|tests| directory.starts_with(tests))
+}
+
+fn row(name: &str) -> Option<&'static [&'static str]> {
+    LAYERS.iter().find(|(layer, _)| *layer == name).map(|(_, may_use)| *may_use)
+}
+
+/// Every crate that `name` may use, directly or through others.
+fn reach(name: &str) -> BTreeSet<&'static str> {
+    let mut seen = BTreeSet::new();
+    let mut todo: Vec<&'static str> = row(name).unwrap_or_default().to_vec();
+    while let Some(next) = todo.pop() {
+        if seen.insert(next) {
+            todo.extend(row(next).unwrap_or_default());
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace of `(directory, [(dependency, kind)])`; a package is named after its directory.
+    fn workspace(packages: &[(&str, &[(&str, &str)])]) -> Metadata {
+        let packages: Vec<_> = packages
+            .iter()
+            .map(|(directory, dependencies)| {
+                let dependencies: Vec<_> = dependencies
+                    .iter()
+                    .map(|(name, kind)| {
+                        let kind = if *kind == "normal" { None } else { Some(*kind) };
+                        serde_json::json!({ "name": name, "kind": kind })
+                    })
+                    .collect();
+                serde_json::json!({
+                    "name": directory.rsplit('/').next(),
+                    "version": "0.1.0",
+                    "manifest_path": format!("/repo/{directory}/Cargo.toml"),
+                    "rust_version": null,
+                    "dependencies": dependencies,
+                })
+            })
+            .collect();
+        let json = serde_json::json!({ "packages": packages, "workspace_root": "/repo" });
+        Metadata::parse(json.to_string().as_bytes()).unwrap()
+    }
+
+    #[track_caller]
+    fn only_finding(metadata: &Metadata, text: &str) {
+        let findings = broken_arrows(metadata);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].contains(text), "{findings:?}");
+    }
+
+    #[test]
+    fn the_design_points_downward_only() {
+        for (place, (name, may_use)) in LAYERS.iter().enumerate() {
+            for used in *may_use {
+                let below = LAYERS.iter().position(|(layer, _)| layer == used);
+                assert!(
+                    below.is_some_and(|below| below < place),
+                    "`{name}` may use `{used}`, which is not below it"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn arrows_of_the_design_are_accepted() {
+        let metadata = workspace(&[
+            ("crates/cas-core", &[("blake3", "normal")]),
+            ("crates/manifest", &[("cas-core", "normal")]),
+            ("crates/cli", &[("manifest", "normal"), ("cas-core", "normal")]),
+            ("tests/torture", &[("cli", "normal")]),
+        ]);
+        assert_eq!(broken_arrows(&metadata), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_arrow_upward_is_found() {
+        let cas_core: (&str, &[_]) = ("crates/cas-core", &[("manifest", "normal")]);
+        only_finding(&workspace(&[cas_core, ("crates/manifest", &[])]), "`cas-core` uses `manifest`");
+    }
+
+    #[test]
+    fn an_engine_that_uses_another_or_the_store_is_found() {
+        let engine: (&str, &[_]) = ("crates/checkpoint-criu", &[("checkpoint-cuda", "normal")]);
+        only_finding(
+            &workspace(&[engine, ("crates/checkpoint-cuda", &[])]),
+            "`checkpoint-criu` uses `checkpoint-cuda`",
+        );
+        let engine: (&str, &[_]) = ("crates/sandbox", &[("cas-core", "build")]);
+        only_finding(&workspace(&[engine, ("crates/cas-core", &[])]), "`sandbox` uses `cas-core`");
+    }
+
+    #[test]
+    fn the_simulated_driver_is_for_tests_only() {
+        let cuda_sim: (&str, &[_]) = ("crates/cuda-sim", &[]);
+        let tested = workspace(&[("crates/checkpoint-cuda", &[("cuda-sim", "dev")]), cuda_sim]);
+        assert_eq!(broken_arrows(&tested), Vec::<String>::new());
+        let shipped = workspace(&[("crates/lifecycle", &[("cuda-sim", "normal")]), cuda_sim]);
+        only_finding(&shipped, "`lifecycle` uses `cuda-sim`");
+    }
+
+    #[test]
+    fn a_dev_dependency_may_not_close_a_circle() {
+        let metadata = workspace(&[
+            ("crates/cas-core", &[("lifecycle", "dev")]),
+            ("crates/lifecycle", &[("manifest", "normal")]),
+            ("crates/manifest", &[("cas-core", "normal")]),
+        ]);
+        only_finding(&metadata, "closes a circle");
+    }
+
+    #[test]
+    fn an_unknown_crate_is_told_where_to_be_added() {
+        only_finding(&workspace(&[("crates/utils", &[])]), "crates/workspace-checks/src/arrows.rs");
+    }
+
+    #[test]
+    fn a_crate_in_the_wrong_place_and_a_used_test_package_are_found() {
+        only_finding(&workspace(&[("tools/cas-core", &[])]), "lives in tools/cas-core");
+        let api: (&str, &[_]) = ("crates/api", &[("torture", "dev")]);
+        only_finding(&workspace(&[api, ("tests/torture", &[])]), "is a test package");
+    }
+
+    #[test]
+    fn clap_is_for_the_command_line_only() {
+        let cli: (&str, &[_]) = ("crates/cli", &[("clap", "normal"), ("clap_complete", "normal")]);
+        let bench: (&str, &[_]) = ("bench", &[("clap", "normal")]);
+        assert_eq!(clap_outside_cli(&workspace(&[cli, bench])), Vec::<String>::new());
+        for (name, kind) in [("clap", "normal"), ("clap_mangen", "build"), ("clap", "dev")] {
+            let found = clap_outside_cli(&workspace(&[cli, ("crates/manifest", &[(name, kind)])]));
+            assert_eq!(found, [format!("`manifest` uses `{name}`, which only `cli` may")]);
+        }
+    }
+}
