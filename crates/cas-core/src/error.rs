@@ -277,6 +277,18 @@ impl StoreError {
         }
     }
 
+    /// Whether somebody else is in the way, and waiting may be all that it takes.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Self::Locked { .. } => true,
+            Self::Catalogue { source, .. } => matches!(
+                source.sqlite_error_code(),
+                Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked)
+            ),
+            _ => false,
+        }
+    }
+
     /// What to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {

@@ -86,11 +86,36 @@ impl Catalogue {
     /// exactly once; one that is added or dropped meanwhile may be seen or not, and one that moves is seen in one of
     /// its places.
     pub fn for_each_object(&self, f: &mut dyn FnMut(&ObjectId, &Location) -> Result<()>) -> Result<()> {
-        let mut next = Some(i64::MIN);
-        while let Some(from) = next {
+        self.for_each_key(i64::MIN, i64::MAX, f)
+    }
+
+    /// The same for the objects whose ids lie between `first` and `last`, both included. Reads little more than these, so
+    /// that an id can be found by its first digits in a store of any size.
+    pub fn for_each_between(
+        &self,
+        first: &ObjectId,
+        last: &ObjectId,
+        f: &mut dyn FnMut(&ObjectId, &Location) -> Result<()>,
+    ) -> Result<()> {
+        self.for_each_key(key_of(first), key_of(last), &mut |id, location| {
+            if (first..=last).contains(&id) { f(id, location) } else { Ok(()) }
+        })
+    }
+
+    fn for_each_key(
+        &self,
+        first: i64,
+        last: i64,
+        f: &mut dyn FnMut(&ObjectId, &Location) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = Some(first);
+        while let Some(from) = next.filter(|from| *from <= last) {
             let (batch, after) =
                 self.connections.read_at_once("list the objects", |conn| some_objects(conn, from))?;
             for (id, location) in &batch {
+                if key_of(id) > last {
+                    return Ok(());
+                }
                 f(id, location)?;
             }
             next = after;
@@ -123,4 +148,45 @@ fn some_objects(conn: &Connection, from: i64) -> Step<(Vec<(ObjectId, Location)>
         batch.sort_unstable_by_key(|(id, _)| *id);
     }
     Ok((batch, last.checked_add(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalogue::{Catalogue, NewEntry, NewPack, PackClass};
+    use crate::id::{Kind, ObjectId, PackId};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_range_of_ids_is_found_with_its_ends_and_its_twins() {
+        let twin = |n: u8| {
+            let mut bytes = [7; 32];
+            bytes[31] = n;
+            ObjectId::from_bytes(bytes)
+        };
+        let ids: BTreeSet<ObjectId> = (0..=255u8)
+            .map(|n| ObjectId::from_bytes(*blake3::hash(&[n]).as_bytes()))
+            .chain((0..3).map(twin))
+            .collect();
+        let entry = |(n, id): (usize, &ObjectId)| {
+            let n = u32::try_from(n).unwrap();
+            let offset = u64::from(n) * 100;
+            NewEntry { id: *id, entry: n, offset, stored_len: 90, plain_len: 200, kind: Kind::PAGES }
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let catalogue = Catalogue::create(&dir.path().join("catalogue")).unwrap();
+        let pack =
+            NewPack { id: PackId::from_bytes([1; 32]), class: PackClass::Data, epoch: 0, file_len: 1 << 20 };
+        catalogue.add_pack(&pack, &ids.iter().enumerate().map(entry).collect::<Vec<_>>(), None).unwrap();
+
+        let between = |first: ObjectId, last: ObjectId| {
+            let mut seen = Vec::new();
+            catalogue.for_each_between(&first, &last, &mut |id, _| Ok(seen.push(*id))).unwrap();
+            seen
+        };
+        let sorted: Vec<_> = ids.iter().copied().collect();
+        assert_eq!(between(sorted[40], sorted[220]), sorted[40..=220]);
+        assert_eq!(between(twin(1), twin(1)), [twin(1)]);
+        assert_eq!(between(ObjectId::from_bytes([0; 32]), ObjectId::from_bytes([255; 32])), sorted);
+        assert_eq!(between(sorted[9], sorted[8]), []);
+    }
 }
