@@ -149,7 +149,13 @@ pub(crate) fn decompress(objects: &[Stored], threads: usize) -> Result<Stage> {
             let at = usize::try_from(next.fetch_add(1, Ordering::Relaxed))?;
             let Some(object) = objects.get(at) else { return Ok(sum) };
             files[file_of[at]].1.read_exact_at(&mut stored[..object.len], object.offset)?;
-            sum += zstd.decompress_to_buffer(&stored[..object.len], &mut raw[..])? as u64;
+            // What did not shrink is stored as it is; bare zstd would copy it too.
+            sum += if object.len == object.raw_len {
+                raw[..object.len].copy_from_slice(&stored[..object.len]);
+                object.len as u64
+            } else {
+                zstd.decompress_to_buffer(&stored[..object.len], &mut raw[..])? as u64
+            };
         }
     };
     let (bytes_out, took) = timed(|| on_threads(threads, run))?;

@@ -28,7 +28,7 @@ const REAL: [(i32, usize, f64, f64); 6] = [
 /// BLAKE3 in pieces of 64 KiB on the same machine and image.
 const REAL_BLAKE3: f64 = 4.1;
 
-/// Compares the image with what section E of the lab notes says of real ones.
+/// Compares the image with what was measured on real ones.
 pub(crate) fn run(run: &Run) -> Result<Report> {
     let images = patterns::family(&run.images()?, run.len, run.seed)?;
     let first = &images[0];

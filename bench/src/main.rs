@@ -3,6 +3,7 @@
 
 mod bare;
 mod calibrate;
+mod catalogue;
 mod content;
 mod delta;
 mod image;
@@ -115,7 +116,7 @@ fn start() -> Result<bool> {
     };
     ensure!(run.len >= 64 * measure::MIB, "an image needs at least 64 MiB to hold all kinds of content");
     if let Some(objects) = arguments.catalogue_child {
-        print(&serde_json::to_string(&ours::catalogue_cost(&run.work()?, objects)?)?)?;
+        print(&serde_json::to_string(&catalogue::catalogue_cost(&run.work()?, objects)?)?)?;
         return Ok(true);
     }
     match &arguments.name {

@@ -1,26 +1,40 @@
 //! The store, as the benchmarks see it. Everything that knows its API is in this file.
 
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use cas_core::memory::{DENSE_PAGES, MapRoot, MemoryReader, PAGE, PageSink, PageSource};
+use cas_core::pack::ENTRY_LEN;
+use cas_core::progress::Silent;
+use cas_core::{Kind, OpenOptions, Trust};
 
 use crate::bare::Stored;
 use crate::image::Image;
-use crate::measure::{Timed, TreeSize, mib, peak_memory};
+use crate::measure::{Timed, TreeSize, timed, tree_size};
 
 /// How much one object holds before compression.
-pub(crate) const OBJECT_LEN: usize = 512 * 1024;
+pub(crate) const OBJECT_LEN: usize = DENSE_PAGES * PAGE;
 /// The store's zstd level.
-pub(crate) const LEVEL: i32 = 1;
+pub(crate) const LEVEL: i32 = cas_core::LEVEL;
 
 /// A store in a directory of its own; removed when dropped.
 pub(crate) struct Store {
     dir: PathBuf,
+    store: Arc<cas_core::Store>,
 }
 
 /// Names a snapshot in a store.
-#[derive(Clone, Debug)]
-pub(crate) struct Snapshot {}
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Snapshot {
+    root: MapRoot,
+}
 
 /// What one ingest did.
 #[derive(Clone, Debug)]
@@ -35,63 +49,181 @@ pub(crate) struct Ingest {
     pub(crate) grew: TreeSize,
 }
 
-/// False until the store can be called.
-pub(crate) const fn available() -> bool {
-    false
-}
-
 impl Store {
     /// Makes a new store below `dir`.
     pub(crate) fn create(dir: &Path) -> Result<Self> {
-        bail!("the store cannot be called yet (in {})", dir.display())
+        let dir = dir.join("store.infinijup");
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+        }
+        let store = cas_core::Store::init(&dir, None, OpenOptions::default())?;
+        Ok(Self { dir, store })
     }
 
     /// Stores an image, against the snapshot before it if there is one.
     pub(crate) fn ingest(&self, image: &Image, parent: Option<&Snapshot>) -> Result<Ingest> {
-        bail!(
-            "the store at {} cannot ingest {} yet (parent: {})",
-            self.dir.display(),
-            image.path.display(),
-            parent.is_some()
-        )
+        let before = tree_size(&self.dir)?;
+        let source: Arc<dyn PageSource> = Arc::new(ImageFile::open(image)?);
+        let ((root, stats), took) = timed(|| {
+            let pins: Vec<_> = parent.iter().map(|parent| parent.root.id).collect();
+            let session = self.store.write(&pins)?;
+            let (root, _) = session.put_memory(&source, parent.map(|parent| &parent.root), &Silent)?;
+            let change = cas_core::refs::RefChange {
+                name: format!("threads/{}", root.id.short()),
+                expected: cas_core::refs::Expected::Any,
+                new: Some(root.id),
+            };
+            Ok((root, session.commit(&[change])?))
+        })?;
+        // What SQLite still has in its log would otherwise be counted twice, or not at all.
+        self.store.catalogue().checkpoint()?;
+        let after = tree_size(&self.dir)?;
+        let grew = TreeSize {
+            bytes: after.bytes.saturating_sub(before.bytes),
+            allocated: after.allocated.saturating_sub(before.allocated),
+        };
+        Ok(Ingest { snapshot: Snapshot { root }, took, new_raw: stats.new_plain, grew })
     }
 
-    /// Reads a whole snapshot back and compares it with the image that it was made from.
+    /// Reads a whole snapshot back, timed, and once more to compare it with the image that it was made from.
     pub(crate) fn read_all(&self, snapshot: &Snapshot, image: &Image) -> Result<Timed> {
-        bail!("{snapshot:?} of {} cannot be read yet", image.path.display())
+        let ((), took) = timed(|| Ok(self.store.read_memory(&snapshot.root, &Nowhere, &Silent)?))?;
+        let same = Compare { image: ImageFile::open(image)?, differs: AtomicBool::new(false) };
+        self.store.read_memory(&snapshot.root, &same, &Silent)?;
+        if same.differs.into_inner() || snapshot.root.bytes() != image.len() {
+            bail!("what was read back differs from {}", image.path.display());
+        }
+        Ok(took)
+    }
+
+    /// The same with every object's id compared with its content.
+    pub(crate) fn read_all_verified(&self, snapshot: &Snapshot) -> Result<Timed> {
+        let options = OpenOptions { trust: Trust::Identity, ..OpenOptions::default() };
+        let store = cas_core::Store::open(&self.dir, options)?;
+        let ((), took) = timed(|| Ok(store.read_memory(&snapshot.root, &Nowhere, &Silent)?))?;
+        Ok(took)
     }
 
     /// Reads each range (address, length) by itself, with a warm catalogue; seconds for each.
     pub(crate) fn read_ranges(&self, snapshot: &Snapshot, ranges: &[(u64, usize)]) -> Result<Vec<f64>> {
-        bail!("{snapshot:?} cannot be read yet in {} ranges", ranges.len())
+        let mut buffer = Vec::new();
+        let mut run = |ranges: &[(u64, usize)]| -> Result<Vec<f64>> {
+            let mut reader = MemoryReader::new(self.store.clone(), snapshot.root)?;
+            let mut seconds = Vec::with_capacity(ranges.len());
+            for (address, len) in ranges {
+                buffer.resize(*len, 0);
+                let start = Instant::now();
+                reader.read(*address, &mut buffer)?;
+                seconds.push(start.elapsed().as_secs_f64());
+            }
+            Ok(seconds)
+        };
+        // The first pass warms the catalogue; it is the second one's ranges that are measured.
+        run(&ranges[..ranges.len() / 4])?;
+        run(ranges)
     }
 
-    /// Where the page objects of a snapshot lie.
-    pub(crate) fn stored_objects(&self, snapshot: &Snapshot) -> Result<Vec<Stored>> {
-        bail!("the objects of {snapshot:?} cannot be listed yet")
+    /// Where the page objects of the store lie. Asked after the first snapshot, these are that snapshot's.
+    pub(crate) fn stored_objects(&self) -> Result<Vec<Stored>> {
+        let layout = cas_core::layout::Layout::new(&self.dir);
+        let catalogue = self.store.catalogue();
+        let paths: HashMap<_, _> =
+            catalogue.packs()?.iter().map(|row| (row.no, layout.pack(&row.id))).collect();
+        let mut objects = Vec::new();
+        catalogue.for_each_object(&mut |_, location| {
+            if let (Kind::PAGES, Some(path)) = (location.kind, paths.get(&location.pack)) {
+                objects.push(Stored {
+                    path: path.clone(),
+                    offset: location.offset + ENTRY_LEN as u64,
+                    len: location.stored_len as usize,
+                    raw_len: location.plain_len as usize,
+                });
+            }
+            Ok(())
+        })?;
+        objects.sort_by(|a, b| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
+        Ok(objects)
     }
 }
 
-/// What a catalogue of some size costs.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct CatalogueCost {
-    /// Objects in it.
-    pub(crate) objects: u64,
-    /// CPU seconds for one lookup.
-    pub(crate) lookup_s: f64,
-    /// CPU seconds for one insert into a catalogue of this size.
-    pub(crate) insert_s: f64,
-    /// Peak memory of the process that did it.
-    pub(crate) peak_bytes: u64,
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The next run removes what this one could not.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
 }
 
-/// Fills a catalogue below `dir` and measures it.
-pub(crate) fn catalogue_cost(dir: &Path, objects: u64) -> Result<CatalogueCost> {
-    let peak = mib(peak_memory()?);
-    bail!("there is no catalogue of {objects} objects in {} yet (peak memory {peak} MiB)", dir.display())
+/// An image file as a source of pages.
+struct ImageFile {
+    file: File,
+    regions: Vec<crate::image::Region>,
 }
 
-/// Seconds for the plan of a collection over a history of so many commits.
-pub(crate) fn gc_plan(dir: &Path, commits: u64) -> Result<f64> {
-    bail!("there is no plan for {commits} commits in {} yet", dir.display())
+impl ImageFile {
+    fn open(image: &Image) -> Result<Self> {
+        let file =
+            File::open(&image.path).with_context(|| format!("cannot open {}", image.path.display()))?;
+        Ok(Self { file, regions: image.regions.clone() })
+    }
+}
+
+impl PageSource for ImageFile {
+    fn regions(&self) -> Vec<cas_core::memory::Region> {
+        self.regions
+            .iter()
+            .map(|region| cas_core::memory::Region { start: region.start, len: region.len })
+            .collect()
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = address + done as u64;
+            let after = self.regions.partition_point(|region| region.start <= at);
+            let region =
+                after.checked_sub(1).map(|before| self.regions[before]).ok_or(io::ErrorKind::NotFound)?;
+            let left = usize::try_from(region.start + region.len - at).unwrap_or(usize::MAX);
+            let piece = left.min(buffer.len() - done);
+            if piece == 0 {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            self.file.read_exact_at(&mut buffer[done..done + piece], region.offset + at - region.start)?;
+            done += piece;
+        }
+        Ok(())
+    }
+}
+
+/// Where bytes go that only have to be produced.
+struct Nowhere;
+
+impl PageSink for Nowhere {
+    fn pages(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn zeros(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Holds what is read against the image.
+struct Compare {
+    image: ImageFile,
+    differs: AtomicBool,
+}
+
+impl PageSink for Compare {
+    fn pages(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut expected = vec![0; bytes.len()];
+        self.image.read(address, &mut expected)?;
+        if expected != bytes {
+            self.differs.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn zeros(&self, address: u64, len: u64) -> io::Result<()> {
+        self.pages(address, &vec![0; usize::try_from(len).map_err(io::Error::other)?])
+    }
 }

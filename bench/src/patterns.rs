@@ -44,7 +44,7 @@ pub(crate) struct Pattern {
     pub(crate) freed: Option<Content>,
 }
 
-/// The three steps of section E, each from the one before.
+/// The three steps that were measured, each from the one before.
 pub(crate) const PATTERNS: [Pattern; 3] = [
     Pattern {
         name: "B",

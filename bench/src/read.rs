@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::bare;
 use crate::image::Image;
 use crate::measure::{Timed, cores, median, median_timed, mib, settle};
-use crate::ours::{self, Store};
+use crate::ours::Store;
 use crate::patterns::PATTERNS;
 use crate::report::{Bar, Kind, Report, round};
 use crate::rng::Rng;
@@ -18,14 +18,11 @@ const RANGE: usize = 64 << 10;
 
 /// Reads image A back, then the last child of a chain of changes like B.
 pub(crate) fn run(run: &Run) -> Result<Report> {
-    if !ours::available() {
-        bail!("the store cannot be called yet");
-    }
     let image = Image::first(&run.images()?, run.len, run.seed)?;
     let work = run.work()?;
     let store = Store::create(&work)?;
     let first = store.ingest(&image, None)?.snapshot;
-    let objects = store.stored_objects(&first)?;
+    let objects = store.stored_objects()?;
 
     let (mut ours, mut bare_rounds): (Vec<Timed>, Vec<Timed>) = (Vec::new(), Vec::new());
     let mut bytes = (0, 0);

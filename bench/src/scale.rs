@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use crate::ours::{self, CatalogueCost};
+use crate::catalogue::{self, CatalogueCost};
 use crate::report::{Bar, Kind, Report};
 use crate::run::Run;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     };
     let peak = costs.iter().map(|cost| cost.peak_bytes).max().unwrap_or(u64::MAX);
     let commits = if run.smoke { 200 } else { 10_000 };
-    let plan_s = ours::gc_plan(&run.work()?, commits)?;
+    let plan_s = catalogue::gc_plan(&run.work()?, commits)?;
     Ok(Report {
         name: "store-scale",
         bars: vec![

@@ -22,6 +22,7 @@ pub struct BulkLoad {
     /// Taken by `finish`.
     parts: Option<Parts>,
     path: PathBuf,
+    finished: bool,
 }
 
 struct Parts {
@@ -48,7 +49,7 @@ fn failed(fault: impl Into<Fault>) -> StoreError {
 impl BulkLoad {
     pub(super) fn new(path: &Path) -> Result<Self> {
         schema::new_file(path)?;
-        let mut load = Self { parts: None, path: path.to_path_buf() };
+        let mut load = Self { parts: None, path: path.to_path_buf(), finished: false };
         load.parts = Some(Parts {
             conn: start(path).map_err(failed)?,
             staging: Staging::beside(path)?,
@@ -85,32 +86,25 @@ impl BulkLoad {
             return Err(StoreError::Bug { detail: "bulk load without its parts".to_owned() });
         };
         let mut sums: HashMap<PackNo, Sums> = packs.into_values().map(|no| (no, Sums::default())).collect();
-        let filled = (|| {
-            place_all(&conn, staging, &mut sums)?;
-            for (no, sums) in &sums {
-                set_sums(&conn, *no, sums).map_err(failed)?;
-            }
-            conn.execute_batch("COMMIT; PRAGMA journal_mode = DELETE").map_err(failed)?;
-            conn.close().map_err(|(_, error)| failed(error))?;
-            schema::sync(&self.path)?;
-            Catalogue::open(&self.path)
-        })();
-        if filled.is_err() {
-            self.remove();
+        place_all(&conn, staging, &mut sums)?;
+        for (no, sums) in &sums {
+            set_sums(&conn, *no, sums).map_err(failed)?;
         }
-        filled
-    }
-
-    fn remove(&self) {
-        // Best effort: whoever asks for the same path again is told that something is there.
-        let _ = std::fs::remove_file(&self.path);
+        conn.execute_batch("COMMIT; PRAGMA journal_mode = DELETE").map_err(failed)?;
+        conn.close().map_err(|(_, error)| failed(error))?;
+        schema::sync(&self.path)?;
+        let catalogue = Catalogue::open(&self.path)?;
+        self.finished = true;
+        Ok(catalogue)
     }
 }
 
 impl Drop for BulkLoad {
     fn drop(&mut self) {
-        if self.parts.take().is_some() {
-            self.remove();
+        self.parts = None;
+        if !self.finished {
+            // Best effort: whoever asks for the same path again is told that something is there.
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use super::schema::{self, Role};
 use crate::error::{Result, StoreError};
@@ -125,11 +126,12 @@ impl Connections {
 
     /// Commits move the log's pages to the database by themselves, but only as far as no reader is in the way, and a
     /// crowd of readers can be in the way each time. A log far beyond its measure slows every lookup, so then wait
-    /// for them. This is upkeep: it may fail without harm.
+    /// for them, but not long: a reader may be a process that somebody stopped. This is upkeep and may fail.
     fn shorten_log(&self, conn: &Connection) {
         let length = std::fs::metadata(self.log_path()).map_or(0, |meta| meta.len());
         if length > 2 * schema::LOG_LIMIT {
-            let _ = truncate_log(conn);
+            let _ = conn.busy_timeout(Duration::from_secs(1)).and_then(|()| truncate_log(conn));
+            let _ = conn.busy_timeout(schema::BUSY);
         }
     }
 
@@ -146,10 +148,14 @@ impl Connections {
         if complete {
             return Ok(());
         }
-        Err(StoreError::Locked {
+        Err(self.locked())
+    }
+
+    fn locked(&self) -> StoreError {
+        StoreError::Locked {
             path: self.path.clone(),
-            holder: "another reader or writer of the catalogue".to_owned(),
-        })
+            holder: "another process that uses the catalogue".to_owned(),
+        }
     }
 
     fn log_path(&self) -> PathBuf {
@@ -185,6 +191,7 @@ impl Connections {
                 | Error::IntegralValueOutOfRange(..)
                 | Error::InvalidColumnType(..)),
             ) => StoreError::damaged("catalogue", &self.path, error.to_string()),
+            Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => self.locked(),
             Fault::Sql(source) => StoreError::Catalogue { action, source },
         }
     }

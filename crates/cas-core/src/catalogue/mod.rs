@@ -55,6 +55,8 @@ mod sessions;
 mod staging;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_random;
 
 pub use bulk::BulkLoad;
 pub use sessions::SessionRow;

@@ -129,8 +129,10 @@ fn find(conn: &Connection, sql: &str, id: &ObjectId) -> Step<Option<Location>> {
     Ok(statement.query_row(params![key_of(id), rest_of(id)], |row| location(row, 0)).optional()?)
 }
 
+type Batch = Vec<(ObjectId, Location)>;
+
 /// A batch of objects whose keys begin at `from`, and where the next batch begins.
-fn some_objects(conn: &Connection, from: i64) -> Step<(Vec<(ObjectId, Location)>, Option<i64>)> {
+fn some_objects(conn: &Connection, from: i64) -> Step<(Batch, Option<i64>)> {
     let read = |row: &rusqlite::Row<'_>| Ok((join(row.get(0)?, row.get(1)?), location(row, 2)?));
     let mut statement = conn.prepare_cached(SOME_OBJECTS)?;
     let mut batch: Vec<_> =

@@ -37,7 +37,8 @@ struct Bucket {
 }
 
 impl Staging {
-    /// Spills to a nameless file in the directory of `path`.
+    /// Spills to a nameless file in the directory of `path`, which the caller has to itself: what is left of an earlier
+    /// attempt may be overwritten.
     pub(super) fn beside(path: &Path) -> Result<Self> {
         let mut name = path.as_os_str().to_owned();
         name.push(".staging");
@@ -45,7 +46,8 @@ impl Staging {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create_new(true)
+            .create(true)
+            .truncate(true)
             .mode(0o600)
             .open(&path)
             .map_err(StoreError::io("create", &path))?;

@@ -1,36 +1,34 @@
 //! What the catalogue promises, by use.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
-use proptest::test_runner::TestCaseError;
 use tempfile::TempDir;
 
 use super::{Catalogue, Location, NewEntry, NewPack, PackClass, PackNo, SessionNo, Totals};
 use crate::error::{Class, StoreError};
 use crate::id::{Kind, ObjectId, PackId};
 
-fn object(n: u64) -> ObjectId {
+pub(super) fn object(n: u64) -> ObjectId {
     ObjectId::from_bytes(*blake3::hash(&n.to_le_bytes()).as_bytes())
 }
 
 /// Ids that all begin with the same eight bytes.
-fn twin(n: u8) -> ObjectId {
+pub(super) fn twin(n: u8) -> ObjectId {
     let mut bytes = [7; 32];
     bytes[31] = n;
     ObjectId::from_bytes(bytes)
 }
 
-fn pack_id(n: u64) -> PackId {
+pub(super) fn pack_id(n: u64) -> PackId {
     PackId::from_bytes(*blake3::hash(&(n + (1 << 40)).to_le_bytes()).as_bytes())
 }
 
-fn new_pack(n: u64) -> NewPack {
+pub(super) fn new_pack(n: u64) -> NewPack {
     NewPack { id: pack_id(n), class: PackClass::Data, epoch: 3, file_len: 1 << 20 }
 }
 
-fn entries(ids: impl IntoIterator<Item = ObjectId>) -> Vec<NewEntry> {
+pub(super) fn entries(ids: impl IntoIterator<Item = ObjectId>) -> Vec<NewEntry> {
     let number = |(n, id): (usize, ObjectId)| {
         let entry = u32::try_from(n).unwrap();
         NewEntry {
@@ -45,14 +43,14 @@ fn entries(ids: impl IntoIterator<Item = ObjectId>) -> Vec<NewEntry> {
     ids.into_iter().enumerate().map(number).collect()
 }
 
-fn fresh() -> (TempDir, PathBuf, Catalogue) {
+pub(super) fn fresh() -> (TempDir, PathBuf, Catalogue) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("catalogue");
     let catalogue = Catalogue::create(&path).unwrap();
     (dir, path, catalogue)
 }
 
-fn add(catalogue: &Catalogue, n: u64, ids: impl IntoIterator<Item = ObjectId>) -> PackNo {
+pub(super) fn add(catalogue: &Catalogue, n: u64, ids: impl IntoIterator<Item = ObjectId>) -> PackNo {
     catalogue.add_pack(&new_pack(n), &entries(ids), None).unwrap()
 }
 
@@ -118,7 +116,7 @@ fn extreme_values_come_back_and_impossible_ones_are_refused() {
     assert_sound(&catalogue);
     entry.id = object(2);
     entry.offset = u64::MAX;
-    assert!(catalogue.add_pack(&new_pack(2), &[entry], None).is_err());
+    catalogue.add_pack(&new_pack(2), &[entry], None).unwrap_err();
     assert_eq!(catalogue.packs().unwrap().len(), 1);
     assert_eq!(place(&catalogue, &object(2)), None);
 }
@@ -179,7 +177,12 @@ fn ids_that_share_a_key_are_different_objects() {
     assert_eq!(places([1, 2, 3, 4]), [Some(first), Some(first), Some(second), None]);
     assert_sound(&catalogue);
     let mut seen = Vec::new();
-    catalogue.for_each_object(&mut |id, _| Ok(seen.push(*id))).unwrap();
+    catalogue
+        .for_each_object(&mut |id, _| {
+            seen.push(*id);
+            Ok(())
+        })
+        .unwrap();
     let mut expected = [twin(1), twin(2), twin(3), object(1)];
     expected.sort();
     assert_eq!(seen, expected);
@@ -219,7 +222,7 @@ fn several_packs_are_added_all_or_none() {
     let mut bad = (new_pack(2), entries([object(2)]), None);
     bad.1[0].offset = u64::MAX;
     catalogue.announce(None, "one").unwrap();
-    assert!(catalogue.add_packs(&[good.clone(), bad.clone()]).is_err());
+    catalogue.add_packs(&[good.clone(), bad.clone()]).unwrap_err();
     assert_eq!(catalogue.totals().unwrap(), Totals::default());
     assert_eq!(catalogue.announced().unwrap().len(), 1);
     bad.1[0].offset = 5;
@@ -288,7 +291,12 @@ fn two_handles_write_and_read_at_once() {
         scope.spawn(|| {
             for _ in 0..20 {
                 let mut count = 0;
-                first.for_each_object(&mut |_, _| Ok(count += 1)).unwrap();
+                first
+                    .for_each_object(&mut |_, _| {
+                        count += 1;
+                        Ok(())
+                    })
+                    .unwrap();
                 assert!(count <= 120);
                 second.checkpoint().unwrap();
             }
@@ -344,7 +352,7 @@ fn an_unfinished_write_is_gone_and_harms_nobody() {
             panic!("in the middle");
         })
     }));
-    assert!(stopped.is_err());
+    stopped.unwrap_err();
     assert_eq!(catalogue.generation().unwrap(), 0);
     let failed = catalogue.connections.write::<()>("fail", |tx| Ok(tx.execute_batch("NO SUCH WORD")?));
     assert!(matches!(failed, Err(StoreError::Catalogue { .. })));
@@ -408,7 +416,12 @@ fn bulk_load_makes_what_adding_makes() {
     assert_eq!(loaded.totals().unwrap().objects, 40 * 1900 + 100 + 20);
     let all = |catalogue: &Catalogue| {
         let mut all = Vec::new();
-        catalogue.for_each_object(&mut |id, at| Ok(all.push((*id, *at)))).unwrap();
+        catalogue
+            .for_each_object(&mut |id, at| {
+                all.push((*id, *at));
+                Ok(())
+            })
+            .unwrap();
         all
     };
     assert_eq!(all(&loaded), all(&added));
@@ -423,8 +436,21 @@ fn a_bulk_load_that_is_given_up_leaves_nothing() {
     let path = dir.path().join("bulk");
     let mut load = Catalogue::bulk(&path).unwrap();
     load.add(&new_pack(1), &entries([object(1)])).unwrap();
-    assert!(Catalogue::bulk(&path).is_err(), "the path is taken");
+    Catalogue::bulk(&path).expect_err("the path is taken");
     drop(load);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_bulk_load_that_fails_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bulk");
+    std::fs::write(dir.path().join("bulk.staging"), "left over").unwrap();
+    let mut load = Catalogue::bulk(&path).unwrap();
+    let mut bad = entries([object(1)]);
+    bad[0].offset = u64::MAX;
+    load.add(&new_pack(1), &bad).unwrap();
+    load.finish().unwrap_err();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -446,7 +472,7 @@ fn what_is_no_catalogue_is_refused_and_left_alone() {
     let foreign = std::fs::read(&path).unwrap();
     assert!(matches!(Catalogue::open(&path), Err(StoreError::Damaged { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), foreign);
-    assert!(Catalogue::open(dir.path()).is_err());
+    Catalogue::open(dir.path()).unwrap_err();
 }
 
 #[test]
@@ -507,156 +533,5 @@ fn a_pack_is_not_dropped_by_wrong_contents() {
         assert!(matches!(catalogue.drop_packs(&[no]), Err(StoreError::Damaged { .. })));
         assert_eq!(catalogue.doomed().unwrap(), []);
         assert!(place(&catalogue, &object(1)).is_some());
-    }
-}
-
-/// Uses everything; errors are fine, panics and hangs are not.
-fn poke(path: &Path) -> Result<(), StoreError> {
-    let catalogue = Catalogue::open(path)?;
-    let _ = catalogue.check();
-    let _ = catalogue.lookup(&object(5));
-    let _ = catalogue.lookup_reusable(&object(6));
-    let _ = (
-        catalogue.packs(),
-        catalogue.totals(),
-        catalogue.sessions(),
-        catalogue.announced(),
-        catalogue.doomed(),
-    );
-    let _ = catalogue.for_each_object(&mut |_, _| Ok(()));
-    let _ = catalogue.add_pack(&new_pack(50), &entries((5000..5100).map(object)), None);
-    let _ = catalogue.drop_packs(&[PackNo(1)]);
-    let _ = catalogue.begin_session("x", &[object(1)]);
-    catalogue.close()
-}
-
-/// A closed catalogue of a few hundred kilobytes.
-fn sample() -> Vec<u8> {
-    let (_dir, path, catalogue) = fresh();
-    for n in 0..4 {
-        add(&catalogue, n, (0..500).map(|i| object(n * 500 + i)));
-    }
-    catalogue.begin_session("s", &[object(1)]).unwrap();
-    catalogue.close().unwrap();
-    std::fs::read(path).unwrap()
-}
-
-#[derive(Debug, Clone)]
-enum Deed {
-    Add(u64, Vec<u64>),
-    Condemn(u64),
-    Pardon(u64),
-    Drop(u64),
-    Reopen,
-}
-
-/// Objects 0–3 share a key.
-fn model_object(n: u64) -> ObjectId {
-    if n < 4 { twin(u8::try_from(n).unwrap()) } else { object(n) }
-}
-
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    let pack = 0..12u64;
-    let deed = prop_oneof![
-        5 => (pack.clone(), prop::collection::vec(0..24u64, 0..8)).prop_map(|(pack, ids)| Deed::Add(pack, ids)),
-        2 => pack.clone().prop_map(Deed::Condemn),
-        1 => pack.clone().prop_map(Deed::Pardon),
-        2 => pack.prop_map(Deed::Drop),
-        1 => any::<()>().prop_map(|()| Deed::Reopen),
-    ];
-    prop::collection::vec(deed, 1..40)
-}
-
-fn follow(deeds: Vec<Deed>) -> Result<(), TestCaseError> {
-    let (_dir, path, mut catalogue) = fresh();
-    // Pack -> (number, condemned); object -> pack and entry.
-    let mut packs: BTreeMap<u64, (PackNo, bool)> = BTreeMap::new();
-    let mut objects: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
-    let mut doomed: BTreeSet<u64> = BTreeSet::new();
-    for deed in deeds {
-        match deed {
-            Deed::Add(pack, ids) => {
-                let added = catalogue.add_pack(
-                    &new_pack(pack),
-                    &entries(ids.iter().copied().map(model_object)),
-                    None,
-                );
-                if doomed.contains(&pack) {
-                    prop_assert!(added.is_err());
-                } else if let Some((no, _)) = packs.get(&pack) {
-                    prop_assert_eq!(added.unwrap(), *no);
-                } else {
-                    packs.insert(pack, (added.unwrap(), false));
-                    for (entry, id) in (0..).zip(ids) {
-                        if objects.get(&id).is_none_or(|(old, _)| packs[old].1) {
-                            objects.insert(id, (pack, entry));
-                        }
-                    }
-                }
-            }
-            Deed::Condemn(pack) => {
-                if let Some((no, condemned)) = packs.get_mut(&pack) {
-                    catalogue.condemn(&[*no]).unwrap();
-                    *condemned = true;
-                }
-            }
-            Deed::Pardon(pack) => {
-                if let Some((no, condemned)) = packs.get_mut(&pack) {
-                    catalogue.pardon(&[*no]).unwrap();
-                    *condemned = false;
-                }
-            }
-            Deed::Drop(pack) => {
-                if let Some((no, _)) = packs.remove(&pack) {
-                    catalogue.drop_packs(&[no]).unwrap();
-                    objects.retain(|_, (in_pack, _)| *in_pack != pack);
-                    doomed.insert(pack);
-                }
-            }
-            Deed::Reopen => {
-                drop(catalogue);
-                catalogue = Catalogue::open(&path).unwrap();
-            }
-        }
-        for id in 0..24 {
-            let expected = objects.get(&id).map(|(pack, entry)| (packs[pack].0, *entry));
-            let brief = |at: Location| (at.pack, at.entry);
-            prop_assert_eq!(catalogue.lookup(&model_object(id)).unwrap().map(brief), expected);
-            let reusable = expected.filter(|_| !packs[&objects[&id].0].1);
-            prop_assert_eq!(catalogue.lookup_reusable(&model_object(id)).unwrap().map(brief), reusable);
-        }
-    }
-    prop_assert_eq!(catalogue.check().unwrap(), Vec::<String>::new());
-    prop_assert_eq!(catalogue.totals().unwrap().objects, objects.len() as u64);
-    let gone: BTreeSet<PackId> = doomed.into_iter().map(pack_id).collect();
-    prop_assert_eq!(catalogue.doomed().unwrap().into_iter().collect::<BTreeSet<_>>(), gone);
-    Ok(())
-}
-
-proptest! {
-    #![proptest_config(proptest::test_runner::Config { cases: 48, ..Default::default() })]
-
-    #[test]
-    fn behaves_like_a_map(deeds in deeds()) {
-        follow(deeds)?;
-    }
-
-    #[test]
-    fn damage_gives_errors_not_panics(
-        flips in prop::collection::vec((any::<prop::sample::Index>(), 1..=255u8), 0..20),
-        cut in prop::option::of(any::<prop::sample::Index>()),
-    ) {
-        static SAMPLE: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(sample);
-        let mut bytes = SAMPLE.clone();
-        for (at, mask) in &flips {
-            bytes[at.index(SAMPLE.len())] ^= mask;
-        }
-        if let Some(cut) = cut {
-            bytes.truncate(cut.index(SAMPLE.len()));
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("catalogue");
-        std::fs::write(&path, &bytes).unwrap();
-        let _ = poke(&path);
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Worker {
     pub(crate) reading: ReadContext,
     /// Room for one leaf of memory; kept from job to job.
     pub(crate) scratch: Vec<u8>,
+    /// Room for one object whose pages do not lie together.
+    pub(crate) gathered: Vec<u8>,
     /// Pages of the parent that were compared last.
     pub(crate) cache: PageCache,
 }
@@ -68,8 +70,7 @@ impl Pool {
             let worker = Worker {
                 encoder: Encoder::new()?,
                 reading: ReadContext::new()?,
-                scratch: Vec::new(),
-                cache: worker_cache(),
+                scratch: Vec::new(), gathered: Vec::new(), cache: worker_cache(),
             };
             let root = shared.store.root().to_path_buf();
             let (queue, shared, waiting) = (queue.clone(), shared.clone(), waiting.clone());

@@ -1,0 +1,7 @@
+//! History: commits and their parents, as a directed graph without cycles (an id covers its parents' ids).
+
+mod graph;
+mod walk;
+
+pub use graph::{Edge, Graph, Row, layout};
+pub use walk::{Walk, is_ancestor, walk};

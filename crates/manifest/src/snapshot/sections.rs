@@ -1,0 +1,393 @@
+//! The sections that this version knows, as types.
+//!
+//! A typed view is for reading, and for making a section in the first place. It does not keep what a newer version added;
+//! the [`Section`] does.
+
+use std::collections::BTreeMap;
+
+use cas_core::ObjectId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Root, RootTarget, Section, TypedSection};
+use crate::error::{ManifestError, Result};
+use crate::host::HostFingerprint;
+use crate::reference::{BlobRef, MapRef};
+use crate::wire::{self, ByteText, Extra};
+
+fn section<T: TypedSection>(attributes: impl Serialize, mut roots: Vec<Root>) -> Result<Section> {
+    let what = || format!("section `{}`", T::NAME);
+    let value = serde_json::to_value(attributes)
+        .map_err(|error| ManifestError::invalid(what(), error.to_string()))?;
+    let Value::Object(members) = value else {
+        return Err(ManifestError::invalid(what(), "its attributes are not an object"));
+    };
+    roots.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(Section {
+        name: T::NAME.to_owned(),
+        version: T::VERSION,
+        attributes: members.into_iter().collect(),
+        roots,
+        extra: Extra::default(),
+    })
+}
+
+fn attributes<T: DeserializeOwned>(section: &Section) -> Result<T> {
+    let members = section.attributes.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    serde_json::from_value(Value::Object(members)).map_err(|error| fault(section, error.to_string()))
+}
+
+fn fault(section: &Section, detail: impl Into<String>) -> ManifestError {
+    ManifestError::malformed(format!("section `{}`", section.name), detail)
+}
+
+fn blob(section: &Section, root: &Root) -> Result<BlobRef> {
+    match root.target {
+        RootTarget::Blob(blob) => Ok(blob),
+        _ => Err(fault(section, format!("root `{}` is not a blob", root.name))),
+    }
+}
+
+/// `memory`: the contents of address spaces.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct MemorySection {
+    /// One per process, shared memory object or GPU; names are unique.
+    pub spaces: Vec<AddressSpace>,
+}
+
+/// One address space.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AddressSpace {
+    /// `pid:1`, `shm:…` or `gpu:<uuid>`.
+    pub name: String,
+    /// Its pages.
+    pub map: MapRef,
+    /// How many bytes it has when restored.
+    pub bytes: u64,
+}
+
+impl TypedSection for MemorySection {
+    const NAME: &str = "memory";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        let roots = self.spaces.iter().map(|space| Root::memory(&space.name, space.map, space.bytes));
+        section::<Self>(BTreeMap::<String, Value>::new(), roots.collect())
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        let space = |root: &Root| match root.target {
+            RootTarget::Memory(map) => Ok(AddressSpace { name: root.name.clone(), map, bytes: root.bytes }),
+            _ => Err(fault(section, format!("root `{}` is not memory", root.name))),
+        };
+        Ok(Self { spaces: section.roots.iter().map(space).collect::<Result<_>>()? })
+    }
+}
+
+/// `criu`: CRIU's images, all but the pages.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct CriuSection {
+    /// Each image file by its name: `core-1.img`, `mm-1.img` …
+    pub images: BTreeMap<String, BlobRef>,
+}
+
+impl TypedSection for CriuSection {
+    const NAME: &str = "criu";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        let roots = self.images.iter().map(|(name, image)| Root::blob(name, *image));
+        section::<Self>(BTreeMap::<String, Value>::new(), roots.collect())
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        let image = |root: &Root| Ok((root.name.clone(), blob(section, root)?));
+        Ok(Self { images: section.roots.iter().map(image).collect::<Result<_>>()? })
+    }
+}
+
+/// `gpu`: what each process had on GPUs. The bytes of VRAM are in the section `memory`: in the process's own address space
+/// if the driver put them there, under `gpu:<uuid>` if not.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct GpuSection {
+    /// Processes with CUDA contexts, by pid in their namespace.
+    pub processes: Vec<GpuProcess>,
+}
+
+/// One process that used GPUs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GpuProcess {
+    /// Its pid inside the session's namespace, the one that it has again after a restore.
+    pub pid: u32,
+    /// UUIDs of the devices that it used.
+    pub devices: Vec<String>,
+    /// How its GPU state was taken.
+    pub strategy: String,
+    /// How much memory it had on all of them.
+    #[serde(with = "wire::int")]
+    pub vram_bytes: u64,
+}
+
+impl TypedSection for GpuSection {
+    const NAME: &str = "gpu";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        section::<Self>(self, Vec::new())
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        attributes(section)
+    }
+}
+
+/// `workspace`: the files that belong to the state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkspaceSection {
+    /// What was to be captured.
+    pub policy: WorkspacePolicy,
+    /// The directory that the tree is of.
+    pub root: ByteText,
+    /// The directory's content and how many bytes it has; absent if the policy is `none`.
+    pub tree: Option<(ObjectId, u64)>,
+    /// What a restore will not bring back.
+    pub not_captured: Vec<NotCaptured>,
+}
+
+/// Which files belong to a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkspacePolicy {
+    /// Those that the session has open for writing.
+    Open,
+    /// The whole working directory.
+    Tree,
+    /// None.
+    None,
+}
+
+/// A path that is not part of the snapshot though it might have been.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NotCaptured {
+    /// Where.
+    pub path: ByteText,
+    /// Why, for people.
+    pub reason: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WorkspaceAttributes {
+    policy: WorkspacePolicy,
+    root: ByteText,
+    not_captured: Vec<NotCaptured>,
+}
+
+impl TypedSection for WorkspaceSection {
+    const NAME: &str = "workspace";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        let attributes = WorkspaceAttributes {
+            policy: self.policy,
+            root: self.root.clone(),
+            not_captured: self.not_captured.clone(),
+        };
+        section::<Self>(
+            attributes,
+            self.tree.map(|(tree, bytes)| Root::tree("tree", tree, bytes)).into_iter().collect(),
+        )
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        let WorkspaceAttributes { policy, root, not_captured } = attributes(section)?;
+        let tree = match section.root("tree") {
+            None => None,
+            Some(Root { target: RootTarget::Tree(id), bytes, .. }) => Some((*id, *bytes)),
+            Some(_) => return Err(fault(section, "root `tree` is not a tree")),
+        };
+        if tree.is_none() && policy != WorkspacePolicy::None {
+            return Err(fault(section, "it has no root `tree`"));
+        }
+        Ok(Self { policy, root, tree, not_captured })
+    }
+}
+
+/// `notebook`: the document that the kernel belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotebookSection {
+    /// Its path, as Jupyter gives it.
+    pub path: ByteText,
+    /// Its content, as it was in the editor.
+    pub content: BlobRef,
+    /// Name of the kernelspec.
+    pub kernel_name: String,
+    /// The cell that ran last, or was about to run.
+    pub cell: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NotebookAttributes {
+    path: ByteText,
+    kernel_name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cell: Option<String>,
+}
+
+impl TypedSection for NotebookSection {
+    const NAME: &str = "notebook";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        let attributes = NotebookAttributes {
+            path: self.path.clone(),
+            kernel_name: self.kernel_name.clone(),
+            cell: self.cell.clone(),
+        };
+        section::<Self>(attributes, vec![Root::blob("content", self.content)])
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        let NotebookAttributes { path, kernel_name, cell } = attributes(section)?;
+        let root = section.root("content").ok_or_else(|| fault(section, "it has no root `content`"))?;
+        Ok(Self { path, content: blob(section, root)?, kernel_name, cell })
+    }
+}
+
+/// `host`: the machine that the snapshot was taken on.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct HostSection {
+    /// What must match for a restore.
+    pub fingerprint: HostFingerprint,
+}
+
+impl TypedSection for HostSection {
+    const NAME: &str = "host";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        section::<Self>(self, Vec::new())
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        attributes(section)
+    }
+}
+
+/// `label`: what `%infinijup mark` said before this snapshot.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct LabelSection {
+    /// The label.
+    pub label: String,
+    /// The cell that said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// Further facts that it gave.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl TypedSection for LabelSection {
+    const NAME: &str = "label";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        section::<Self>(self, Vec::new())
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        attributes(section)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::ManifestObject;
+    use crate::snapshot::Snapshot;
+    use cas_core::Kind;
+    use std::fmt::Debug;
+
+    fn id(byte: u8) -> ObjectId {
+        ObjectId::from_bytes([byte; 32])
+    }
+
+    fn blob(byte: u8) -> BlobRef {
+        BlobRef { id: id(byte), kind: Kind::CHUNK_LIST, len: 1 << 60 }
+    }
+
+    #[track_caller]
+    fn through_bytes<T: TypedSection + PartialEq + Debug>(view: &T) -> Section {
+        let section = view.to_section().unwrap();
+        let bytes = Snapshot::new(vec![section.clone()]).unwrap().encode().unwrap();
+        let again = Snapshot::decode(&bytes).unwrap();
+        assert_eq!(again.get::<T>().unwrap().as_ref(), Some(view));
+        let mut newer = section.clone();
+        newer.version += 1;
+        let newer = Snapshot::new(vec![newer]).unwrap();
+        let newer = Snapshot::decode(&newer.encode().unwrap()).unwrap();
+        assert_eq!(newer.get::<T>().unwrap_err().code(), "IJ-M002");
+        section
+    }
+
+    #[test]
+    fn known_sections_come_back_and_newer_ones_are_refused_but_listed() {
+        let spaces = ["gpu:GPU-1", "pid:1", "shm:7"].map(|name| AddressSpace {
+            name: name.into(),
+            map: MapRef { id: id(9), pages: 3 },
+            bytes: 3 * 4096,
+        });
+        through_bytes(&MemorySection { spaces: spaces.into() });
+        through_bytes(&CriuSection {
+            images: [("core-1.img".into(), blob(1)), ("a.img".into(), blob(2))].into(),
+        });
+        through_bytes(&GpuSection {
+            processes: vec![GpuProcess {
+                pid: 7,
+                devices: vec!["GPU-1".into()],
+                strategy: "driver".into(),
+                vram_bytes: u64::MAX,
+            }],
+        });
+        through_bytes(&LabelSection {
+            label: "lr".into(),
+            cell: Some("c".into()),
+            fields: [("a".into(), "b".into())].into(),
+        });
+        through_bytes(&HostSection::default());
+        through_bytes(&NotebookSection {
+            path: ByteText::new(*b"n\xff.ipynb"),
+            content: blob(3),
+            kernel_name: "python3".into(),
+            cell: None,
+        });
+    }
+
+    #[test]
+    fn a_workspace_has_a_tree_unless_nothing_was_to_be_captured() {
+        let mut view = WorkspaceSection {
+            policy: WorkspacePolicy::Open,
+            root: "/home/ada".into(),
+            tree: Some((id(4), 77)),
+            not_captured: vec![NotCaptured {
+                path: ByteText::new([0xfe]),
+                reason: "larger than 1 GiB".into(),
+            }],
+        };
+        let mut section = through_bytes(&view);
+        section.roots.clear();
+        assert!(WorkspaceSection::from_section(&section).unwrap_err().to_string().contains("no root `tree`"));
+        view.policy = WorkspacePolicy::None;
+        view.tree = None;
+        through_bytes(&view);
+    }
+
+    #[test]
+    fn a_root_of_the_wrong_type_is_refused() {
+        let mut section = MemorySection::default().to_section().unwrap();
+        section.roots.push(Root::tree("pid:1", id(1), 0));
+        assert_eq!(MemorySection::from_section(&section).unwrap_err().code(), "IJ-M006");
+        section.name = "criu".into();
+        assert_eq!(CriuSection::from_section(&section).unwrap_err().code(), "IJ-M006");
+        assert_eq!(GpuSection::from_section(&section).unwrap_err().code(), "IJ-M004");
+    }
+}
