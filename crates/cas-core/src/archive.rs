@@ -238,9 +238,7 @@ impl Import<'_> {
         }
         let mut content = vec![0; (entry.plain_len as usize).min(MAX_OBJECT)];
         self.decoder.decode(entry.codec, &stored, &mut content).map_err(|detail| self.damaged(detail))?;
-        if !self.same_domain {
-            self.rename(entry, &mut content)?;
-        }
+        self.rename(entry, &mut content)?;
         let len = content.len() as u64;
         let id = self.session.put(entry.kind, content)?;
         if self.same_domain && id != entry.id {
@@ -250,7 +248,8 @@ impl Import<'_> {
         Ok(len)
     }
 
-    /// Puts the new ids in the place of the old ones. Store objects hold ids as bytes, manifest objects as text; both forms
+    /// Makes sure that everything an object needs has come before it, and puts the new ids in the place of the old ones if
+    /// they differ. Store objects hold ids as bytes, manifest objects as text; both forms
     /// keep their length.
     fn rename(&self, entry: &Entry, content: &mut [u8]) -> Result<()> {
         let references =
@@ -265,6 +264,9 @@ impl Import<'_> {
                     self.damaged(format!("object {} comes after what needs it", reference.id.short()))
                 );
             };
+            if self.same_domain {
+                continue;
+            }
             if text {
                 replace_all(content, hex(reference.id.as_bytes()).as_bytes(), hex(new.as_bytes()).as_bytes());
             } else {

@@ -81,7 +81,8 @@ const SAMPLE: usize = 128;
 /// below 330 for 99.9 % of random samples and goes to thousands for floats, text and pointers. Content that repeats a
 /// random block within one object is misjudged, and costs room, nothing else.
 fn looks_like_noise(content: &[u8]) -> bool {
-    let expected = (SAMPLES * SAMPLE / 256) as u32;
+    const EXPECTED: u32 = 16;
+    const { assert!(SAMPLES * SAMPLE == 256 * EXPECTED as usize) };
     if content.len() < SAMPLES * SAMPLE * 2 {
         return false;
     }
@@ -91,8 +92,8 @@ fn looks_like_noise(content: &[u8]) -> bool {
             counts[usize::from(*byte)] += 1;
         }
     }
-    let deviation: u32 = counts.iter().map(|count| count.abs_diff(expected).pow(2)).sum();
-    deviation / expected < 330
+    let deviation: u32 = counts.iter().map(|count| count.abs_diff(EXPECTED).pow(2)).sum();
+    deviation / EXPECTED < 330
 }
 
 fn zstd_failed(error: std::io::Error) -> StoreError {
@@ -152,7 +153,8 @@ mod tests {
             .iter()
             .flat_map(|bytes| (u64::from_le_bytes(*bytes) as f64 / 1e19).to_le_bytes())
             .collect();
-        let pointers: Vec<u8> = (0..65536u64).flat_map(|n| (0x7f12_3400_0000 + n * 48).to_le_bytes()).collect();
+        let pointers: Vec<u8> =
+            (0..65536u64).flat_map(|n| (0x7f12_3400_0000 + n * 48).to_le_bytes()).collect();
         let text = b"the quick brown fox jumps over the lazy dog ".repeat(12000);
         for content in [&floats, &pointers, &text, &vec![0; 512 << 10]] {
             assert!(!looks_like_noise(content));

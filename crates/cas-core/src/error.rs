@@ -110,6 +110,12 @@ pub enum StoreError {
         /// The store's directory.
         path: PathBuf,
     },
+    /// What opens the store was changed after this handle was opened.
+    #[error("the keys of store `{}` were rotated since it was opened", path.display())]
+    KeysRotated {
+        /// The store's directory.
+        path: PathBuf,
+    },
     /// A key was given for, or a key operation asked of, a store without encryption.
     #[error("store `{}` is not encrypted", path.display())]
     NotEncrypted {
@@ -234,6 +240,7 @@ impl StoreError {
             Self::WrongKey { .. } => "IJ-S021",
             Self::NotEncrypted { .. } => "IJ-S022",
             Self::KeyErased { .. } => "IJ-S023",
+            Self::KeysRotated { .. } => "IJ-S024",
             Self::RefConflict { .. } => "IJ-S030",
             Self::RefName { .. } => "IJ-S031",
             Self::RefMissing { .. } => "IJ-S032",
@@ -264,7 +271,10 @@ impl StoreError {
             | Self::Malformed { .. }
             | Self::MissingObject { .. }
             | Self::MissingPack { .. } => Class::Corruption,
-            Self::KeyNeeded { .. } | Self::WrongKey { .. } | Self::KeyErased { .. } => Class::Key,
+            Self::KeyNeeded { .. }
+            | Self::WrongKey { .. }
+            | Self::KeyErased { .. }
+            | Self::KeysRotated { .. } => Class::Key,
             Self::RefConflict { .. } => Class::Conflict,
             Self::Catalogue { source, .. } => match source.sqlite_error_code() {
                 Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
@@ -299,6 +309,9 @@ impl StoreError {
                 Some("create one with `infinijup store init`, or name another with --store")
             }
             Self::FormatTooNew { .. } => Some("use a newer infinijup"),
+            Self::Damaged { what: "catalogue", .. } => {
+                Some("the catalogue can be made anew from the packs: `infinijup store rebuild`")
+            }
             Self::Damaged { .. } | Self::MissingPack { .. } | Self::MissingObject { .. } => Some(
                 "run `infinijup store verify` to see how much is affected; other snapshots stay readable",
             ),
@@ -308,6 +321,9 @@ impl StoreError {
             Self::KeyNeeded { .. } => {
                 Some("give --passphrase-file or --key-file, or set INFINIJUP_PASSPHRASE_FILE")
             }
+            Self::KeysRotated { .. } => Some(
+                "open it again, with the new passphrase or key file; nothing was written under the old keys",
+            ),
             Self::RefConflict { .. } => Some("look at what is there now (`infinijup log`) and decide again"),
             Self::Locked { .. } => Some("wait for it to end, then run the same command again"),
             Self::Bug { .. } => Some("please report this, with the output of `infinijup store stat --json`"),

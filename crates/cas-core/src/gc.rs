@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 
 use crate::catalogue::{PackNo, PackRow};
 use crate::error::{Result, StoreError};
+use crate::id::PackId;
 use crate::lock;
+use crate::pack::PackReader;
 use crate::progress::{Progress, Task};
 use crate::reach::{LiveSet, Marker, References, Unreadable};
 use crate::session::WriteSession;
@@ -195,6 +197,7 @@ impl Store {
             .map(|pack| pack.no)
             .collect();
         self.catalogue.pardon(&left_over)?;
+        let epochs = self.keys.as_ref().map(|keys| keys.epochs()).transpose()?.unwrap_or_default();
 
         let mut marker = Marker::new(self, above, progress)?;
         mark(&mut marker, progress)?;
@@ -215,7 +218,14 @@ impl Store {
             .filter(|plan| plan.action != Action::Keep)
             .map(|plan| plan.pack)
             .collect();
-        if !report.plan.unreadable.is_empty() || doomed.is_empty() {
+        if !report.plan.unreadable.is_empty() {
+            return Ok(report);
+        }
+        if doomed.is_empty() {
+            // A gc before this one may have died when all that was left to do was forgetting.
+            if self.catalogue.sessions()?.is_empty() {
+                report.epochs_forgotten = self.forget_unused_epochs(epochs)?;
+            }
             return Ok(report);
         }
 
@@ -233,7 +243,7 @@ impl Store {
             return Ok(report);
         }
         self.remove_packs(&doomed, &marker.live, &mut report, progress)?;
-        report.epochs_forgotten = self.forget_unused_epochs(&doomed)?;
+        report.epochs_forgotten = self.forget_unused_epochs(epochs)?;
         Ok(report)
     }
 
@@ -333,27 +343,29 @@ impl Store {
         session.flush()?;
         let numbers: Vec<PackNo> = batch.iter().map(|pack| pack.no).collect();
         self.catalogue.drop_packs(&numbers)?;
-        for pack in batch.drain(..) {
-            self.close_pack(pack.no);
-            self.remove_file(&self.layout.pack(&pack.id))?;
-            self.catalogue.undoom(&pack.id)?;
-            report.packs_removed += 1;
-        }
+        report.packs_removed += numbers.len() as u64;
+        numbers.iter().for_each(|pack| self.close_pack(*pack));
+        let files: Vec<PackId> = batch.drain(..).map(|pack| pack.id).collect();
+        self.remove_doomed(&files)?;
         Ok(())
     }
 
-    /// Destroys the keys that sealed nothing but what is gone. A living session's key is never among them: its packs could
-    /// only have been removed after it had ended.
-    fn forget_unused_epochs(&self, removed: &[PackRow]) -> Result<u64> {
+    /// Destroys those of these keys that seal nothing any more. `epochs` were there when gc began, and every session of that
+    /// time has ended: what it has written is in the catalogue, or never will be. Packs that the catalogue does not know
+    /// are asked as well, because a rebuild would take them in.
+    fn forget_unused_epochs(&self, epochs: Vec<u32>) -> Result<u64> {
         let Some(keys) = &self.keys else { return Ok(0) };
-        let used: HashSet<u32> = self.catalogue.packs()?.iter().map(|pack| pack.epoch).collect();
-        let gone: HashSet<u32> =
-            removed.iter().map(|pack| pack.epoch).filter(|epoch| !used.contains(epoch)).collect();
-        let known: Vec<u32> = keys.epochs().into_iter().filter(|epoch| gone.contains(epoch)).collect();
-        if !known.is_empty() {
-            keys.forget(&known)?;
+        let packs = self.catalogue.packs()?;
+        let known: HashSet<PackId> = packs.iter().map(|pack| pack.id).collect();
+        let mut used: HashSet<u32> = packs.iter().map(|pack| pack.epoch).collect();
+        for pack in self.layout.list_packs()? {
+            if !known.contains(&pack) {
+                let header = PackReader::open(&self.layout.pack(&pack)).map(|reader| *reader.header());
+                used.extend(header.ok().and_then(|header| header.epoch));
+            }
         }
-        Ok(known.len() as u64)
+        let unused: Vec<u32> = epochs.into_iter().filter(|epoch| !used.contains(epoch)).collect();
+        keys.forget(&unused)
     }
 }
 

@@ -5,6 +5,7 @@
 //! either key is right until the next write makes both copies equal. Other processes add epochs too, so the file is read
 //! again, under a lock, before it is written, and whenever a pack's epoch is not known yet.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,7 +43,14 @@ impl Keys {
 
     /// Opens the keyring of a store.
     pub(crate) fn open(layout: &Layout, disk: Arc<dyn Disk>, unlock: &Unlock) -> Result<Self> {
-        let keyring = first_that_opens(layout, |path, bytes| Keyring::open(path, bytes, unlock))?;
+        let keyring =
+            first_that_opens(layout, |path, bytes| Keyring::open(path, bytes, unlock)).map_err(|error| {
+                match error {
+                    // A key opens stores, as far as its owner is concerned, and not files in them.
+                    StoreError::WrongKey { .. } => StoreError::WrongKey { path: layout.root().to_path_buf() },
+                    error => error,
+                }
+            })?;
         Ok(Self { layout: layout.clone(), disk, keyring: Mutex::new(keyring) })
     }
 
@@ -61,19 +69,25 @@ impl Keys {
         self.change(Keyring::new_epoch)
     }
 
-    /// Forgets the keys of these epochs for good.
-    pub(crate) fn forget(&self, epochs: &[u32]) -> Result<()> {
-        self.change(|keyring| {
-            for epoch in epochs {
-                keyring.forget_epoch(*epoch);
-            }
-            Ok(())
-        })
+    /// The epochs whose keys are there, by what is on disk now.
+    pub(crate) fn epochs(&self) -> Result<Vec<u32>> {
+        let mut keyring = self.lock();
+        self.refresh(&mut keyring)?;
+        Ok(keyring.epochs().collect())
     }
 
-    /// The epochs whose keys are there.
-    pub(crate) fn epochs(&self) -> Vec<u32> {
-        self.lock().epochs().collect()
+    /// Forgets the keys of these epochs for good. Also finishes what another call could not finish: a key that one copy of
+    /// the keyring still has is not forgotten.
+    pub(crate) fn forget(&self, epochs: &[u32]) -> Result<u64> {
+        let known: HashSet<u32> = self.epochs()?.into_iter().collect();
+        let known: Vec<u32> = epochs.iter().copied().filter(|epoch| known.contains(epoch)).collect();
+        if !known.is_empty() || !copies_are_equal(&self.layout) {
+            self.change(|keyring| {
+                known.iter().for_each(|epoch| _ = keyring.forget_epoch(*epoch));
+                Ok(())
+            })?;
+        }
+        Ok(known.len() as u64)
     }
 
     /// Wraps all keys anew. The old passphrase or key file opens nothing any more, once both copies are written.
@@ -96,13 +110,26 @@ impl Keys {
         let _guard = lock::exclusive(&self.layout.lock("keyring"))?;
         let mut keyring = self.lock();
         self.refresh(&mut keyring)?;
-        let result = change(&mut keyring)?;
-        self.save(&keyring)?;
-        Ok(result)
+        let mut changed = keyring.clone();
+        let result = change(&mut changed)?;
+        let saved = self.save(&changed);
+        // A save that failed may have done none, one or both copies. The keyring in memory is one that is on disk: if the
+        // old one does not open any more, then the new one does.
+        if saved.is_ok() || self.refresh(&mut keyring).is_err() {
+            *keyring = changed;
+        }
+        saved.map(|()| result)
     }
 
     fn refresh(&self, keyring: &mut Keyring) -> Result<()> {
-        first_that_opens(&self.layout, |path, bytes| keyring.refresh(path, bytes))
+        first_that_opens(&self.layout, |path, bytes| keyring.refresh(path, bytes)).map_err(
+            |error| match error {
+                StoreError::WrongKey { .. } => {
+                    StoreError::KeysRotated { path: self.layout.root().to_path_buf() }
+                }
+                error => error,
+            },
+        )
     }
 
     fn save(&self, keyring: &Keyring) -> Result<()> {
@@ -150,4 +177,10 @@ fn load(path: &Path) -> Result<((u64, u64), Vec<u8>)> {
 /// Problems of the two copies, for `verify`.
 pub(crate) fn check_copies(layout: &Layout) -> Vec<StoreError> {
     layout.keyrings().iter().filter_map(|path| load(path).err()).collect()
+}
+
+/// Whether both copies are whole and the same keyring.
+fn copies_are_equal(layout: &Layout) -> bool {
+    let [first, copy] = layout.keyrings().map(|path| load(&path).ok().map(|(age, _)| age));
+    first.is_some() && first == copy
 }

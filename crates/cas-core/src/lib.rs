@@ -30,6 +30,8 @@ mod session;
 mod store;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod varint;
 pub mod verify;
 

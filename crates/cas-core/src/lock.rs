@@ -21,8 +21,20 @@ pub(crate) fn exclusive(path: &Path) -> Result<File> {
 
 /// Takes the lock if it is free.
 pub(crate) fn try_exclusive(path: &Path) -> Result<Option<File>> {
-    let file = open(path)?;
-    match file.try_lock() {
+    taken(open(path)?, path, File::try_lock)
+}
+
+/// Takes the lock together with others, unless somebody has it alone.
+pub(crate) fn try_shared(path: &Path) -> Result<Option<File>> {
+    taken(open(path)?, path, File::try_lock_shared)
+}
+
+fn taken(
+    file: File,
+    path: &Path,
+    lock: impl FnOnce(&File) -> std::result::Result<(), TryLockError>,
+) -> Result<Option<File>> {
+    match lock(&file) {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(StoreError::io("lock", path)(error)),

@@ -4,7 +4,7 @@
 //! damaged is salvaged: its whole objects are entered. The new catalogue is built beside the old one, which is moved out
 //! of the way first: at no instant is there a catalogue that knows less than the packs and looks whole.
 //!
-//! What is lost with the old catalogue is who was writing; so nobody may be.
+//! What is lost with the old catalogue is who was writing; so nobody may be, and nobody can begin to before this has ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ use crate::lock;
 use crate::pack::{self, PackHeader, PackReader};
 use crate::progress::{Progress, Task};
 use crate::session::entries_of;
+
+const UNFINISHED: &str = "catalogue.new-";
 
 /// What a rebuild found.
 #[derive(Debug, Default)]
@@ -38,10 +40,13 @@ pub fn rebuild(root: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
     Format::read(&layout)?;
     let _gc = lock::try_exclusive(&layout.lock("gc"))?
         .ok_or_else(|| StoreError::Locked { path: layout.lock("gc"), holder: "a gc".to_owned() })?;
-    refuse_writers(&layout)?;
+    let gate = layout.lock("writers");
+    let _writers = lock::try_exclusive(&gate)?
+        .ok_or_else(|| StoreError::Locked { path: gate, holder: "a write session".to_owned() })?;
 
     let directory = layout.root();
-    let new = directory.join(format!("catalogue.new-{}", fsio::random_name()?));
+    remove_unfinished(directory)?;
+    let new = directory.join(format!("{UNFINISHED}{}", fsio::random_name()?));
     let result = fill(&layout, &new, progress);
     if result.is_err() {
         remove_database(&new)?;
@@ -107,11 +112,12 @@ fn read_pack(
     }
 }
 
-/// A session's lock is held as long as its process lives.
-fn refuse_writers(layout: &Layout) -> Result<()> {
-    for path in session_locks(layout)? {
-        if lock::try_exclusive(&path)?.is_none() {
-            return Err(StoreError::Locked { path, holder: "a write session".to_owned() });
+/// Removes what rebuilds that died had begun.
+fn remove_unfinished(directory: &Path) -> Result<()> {
+    for entry in fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
+        let entry = entry.map_err(StoreError::io("list", directory))?;
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            remove_if_there(&entry.path())?;
         }
     }
     Ok(())

@@ -4,17 +4,17 @@
 //! checksum is compared before anything is decoded. gc may move an object to another pack between the first and the
 //! second step; a pack that has gone is therefore looked up once more before it is called missing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::catalogue::{Catalogue, Location, PackNo};
+use crate::catalogue::{Catalogue, Location, PackNo, SessionNo};
 use crate::codec::Decoder;
 use crate::crypto::{KdfCost, PackKey, Unlock};
 use crate::error::{Result, StoreError};
 use crate::fsio::{self, Disk, LocalDisk};
-use crate::id::{IdHasher, Kind, ObjectId};
+use crate::id::{IdHasher, Kind, ObjectId, PackId};
 use crate::keys::Keys;
 use crate::layout::{Format, Layout};
 use crate::lock;
@@ -120,7 +120,12 @@ impl Store {
         let layout = Layout::new(root);
         let format = Format::read(&layout)?;
         let keys = open_keys(&layout, &format, &options)?;
-        let catalogue = Catalogue::open(&layout.catalogue())?;
+        let path = layout.catalogue();
+        if !path.exists() {
+            // A rebuild that was cut short leaves it like this, and so does a copy of a store that was not complete.
+            return Err(StoreError::damaged("catalogue", path, "is not there"));
+        }
+        let catalogue = Catalogue::open(&path)?;
         Ok(Arc::new(Self::assemble(layout, format, catalogue, keys, options)))
     }
 
@@ -237,18 +242,18 @@ impl Store {
     /// Finds an object and opens its pack.
     fn locate(&self, id: &ObjectId) -> Result<(Arc<OpenPack>, Location)> {
         let find = || self.catalogue.lookup(id)?.ok_or(StoreError::MissingObject { id: *id });
-        let location = find()?;
-        match self.open_pack(location.pack) {
-            Ok(pack) => Ok((pack, location)),
-            // gc moved the object after we had looked.
-            Err(error @ StoreError::MissingPack { .. }) => {
-                let again = find()?;
-                if again.pack == location.pack {
-                    return Err(error);
-                }
-                Ok((self.open_pack(again.pack)?, again))
+        let mut location = find()?;
+        loop {
+            let error = match self.open_pack(location.pack) {
+                Ok(pack) => return Ok((pack, location)),
+                Err(error) => error,
+            };
+            // gc may have moved the object after we had looked, and then the old pack's row, file and key are gone.
+            let again = find()?;
+            if again.pack == location.pack {
+                return Err(error);
             }
-            Err(error) => Err(error),
+            location = again;
         }
     }
 
@@ -279,7 +284,7 @@ impl Store {
     }
 
     /// The key that opens a pack's objects.
-    pub(crate) fn key_of(&self, reader: &PackReader, id: &crate::id::PackId) -> Result<Option<PackKey>> {
+    pub(crate) fn key_of(&self, reader: &PackReader, id: &PackId) -> Result<Option<PackKey>> {
         match (&self.keys, reader.header().epoch) {
             (_, None) => Ok(None),
             (None, Some(_)) => {
@@ -317,30 +322,60 @@ impl Store {
         for session in self.catalogue.sessions()? {
             let path = self.layout.lock(&format!("session-{}", session.token));
             let Some(lock) = lock::try_exclusive(&path)? else { continue };
+            self.check_catalogue_is_current()?;
             recovered.sessions += 1;
-            recovered.files += self.remove_temporaries(&session.token)?;
-            for (name, owner) in self.catalogue.announced()? {
-                if owner != Some(session.no) {
-                    continue;
-                }
-                if let Ok(pack) = name.parse() {
-                    recovered.files += u64::from(self.remove_file(&self.layout.pack(&pack))?);
-                }
-                self.catalogue.retract(&name)?;
-            }
-            self.catalogue.end_session(session.no)?;
+            recovered.files += self.remove_unpublished(session.no, &session.token)?;
             self.remove_file(&path)?;
+            self.catalogue.end_session(session.no)?;
             drop(lock);
         }
-        for pack in self.catalogue.doomed()? {
-            recovered.files += u64::from(self.remove_file(&self.layout.pack(&pack))?);
-            self.catalogue.undoom(&pack)?;
+        let doomed = self.catalogue.doomed()?;
+        if !doomed.is_empty() {
+            self.check_catalogue_is_current()?;
+            recovered.files += self.remove_doomed(&doomed)?;
         }
         Ok(recovered)
     }
 
+    /// Unlinks packs that gc has given up. Only when that is durable they are struck off the list: a file that came back
+    /// after a power cut would be taken in by a rebuild, and its key may be gone.
+    pub(crate) fn remove_doomed(&self, doomed: &[PackId]) -> Result<u64> {
+        let mut removed = 0;
+        for pack in doomed {
+            removed += u64::from(self.remove_file(&self.layout.pack(pack))?);
+        }
+        let directories: HashSet<_> = doomed.iter().map(|pack| self.layout.pack_dir(pack)).collect();
+        for directory in directories {
+            let synced = self.options.disk.sync_dir(&directory);
+            synced.map_err(StoreError::io("sync directory", &directory))?;
+        }
+        doomed.iter().try_for_each(|pack| self.catalogue.undoom(pack))?;
+        Ok(removed)
+    }
+
+    /// What an old catalogue says about files must not be acted upon once a rebuild has replaced it. Every write makes sure
+    /// of that, also one that changes nothing.
+    fn check_catalogue_is_current(&self) -> Result<()> {
+        self.catalogue.pardon(&[])
+    }
+
+    /// Removes what a session has written and not entered into the catalogue.
+    pub(crate) fn remove_unpublished(&self, session: SessionNo, token: &str) -> Result<u64> {
+        let mut removed = self.remove_temporaries(token)?;
+        for (name, owner) in self.catalogue.announced()? {
+            if owner != Some(session) {
+                continue;
+            }
+            if let Ok(pack) = name.parse() {
+                removed += u64::from(self.remove_file(&self.layout.pack(&pack))?);
+            }
+            self.catalogue.retract(&name)?;
+        }
+        Ok(removed)
+    }
+
     /// Removes the temporary files of one session.
-    pub(crate) fn remove_temporaries(&self, token: &str) -> Result<u64> {
+    fn remove_temporaries(&self, token: &str) -> Result<u64> {
         let directory = self.layout.temporary();
         let mut removed = 0;
         for entry in std::fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {

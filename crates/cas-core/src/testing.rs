@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::crypto::{KdfCost, Unlock};
@@ -18,6 +18,16 @@ pub(crate) struct TestStore {
     _directory: tempfile::TempDir,
 }
 
+/// In memory where there is such a file system, because most of a test's time would go into syncing. Nothing here can cut
+/// the power, so nothing is lost by it. `TMPDIR` has the last word.
+fn directory() -> tempfile::TempDir {
+    let shared = Path::new("/dev/shm");
+    if std::env::var_os("TMPDIR").is_none() && shared.is_dir() {
+        return tempfile::tempdir_in(shared).unwrap();
+    }
+    tempfile::tempdir().unwrap()
+}
+
 pub(crate) fn passphrase(text: &str) -> Unlock {
     Unlock::Passphrase(text.to_owned().into())
 }
@@ -28,18 +38,34 @@ pub(crate) fn encryption(text: &str) -> Encryption {
 
 impl TestStore {
     pub(crate) fn plain() -> Self {
-        Self::create(None)
+        Self::create(None, OpenOptions::default())
     }
 
     pub(crate) fn encrypted() -> Self {
-        Self::create(Some(encryption("correct horse")))
+        Self::create(Some(encryption("correct horse")), OpenOptions::default())
     }
 
-    fn create(encryption: Option<Encryption>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+    pub(crate) fn create(encryption: Option<Encryption>, options: OpenOptions) -> Self {
+        let directory = directory();
         let root = directory.path().join(".infinijup");
-        let store = Store::init(&root, encryption.as_ref(), OpenOptions::default()).unwrap();
+        let store = Store::init(&root, encryption.as_ref(), options).unwrap();
         Self { store, root, _directory: directory }
+    }
+
+    /// Another handle, as another process would have it. `text` is the passphrase, if the store wants one.
+    pub(crate) fn open(&self, text: &str) -> crate::Result<Arc<Store>> {
+        let unlock = self.store.format.encrypted.then(|| passphrase(text));
+        Store::open(&self.root, OpenOptions { unlock, ..OpenOptions::default() })
+    }
+
+    /// Closes the store; its directory stays as long as what is returned.
+    pub(crate) fn close(self) -> (PathBuf, tempfile::TempDir) {
+        (self.root, self._directory)
+    }
+
+    /// The same directory through another handle.
+    pub(crate) fn with(self, store: Arc<Store>) -> Self {
+        Self { store, ..self }
     }
 
     /// Stores an address space and commits it under `name`.
@@ -51,9 +77,7 @@ impl TestStore {
     }
 
     pub(crate) fn read(&self, root: &MapRoot) -> Memory {
-        let sink = Collector::default();
-        self.store.read_memory(root, &sink, &Silent).unwrap();
-        Memory { pages: sink.0.into_inner().unwrap() }
+        read_memory(&self.store, root).unwrap()
     }
 
     /// Every pack's path.
@@ -61,6 +85,13 @@ impl TestStore {
         let packs = self.store.layout.list_packs().unwrap();
         packs.iter().map(|pack| self.store.layout.pack(pack)).collect()
     }
+}
+
+/// Reads a whole address space.
+pub(crate) fn read_memory(store: &Store, root: &MapRoot) -> crate::Result<Memory> {
+    let sink = Collector::default();
+    store.read_memory(root, &sink, &Silent)?;
+    Ok(Memory { pages: sink.0.into_inner().unwrap() })
 }
 
 pub(crate) fn point(name: &str, id: ObjectId) -> RefChange {

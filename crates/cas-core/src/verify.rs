@@ -8,6 +8,7 @@
 //! something is.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +17,7 @@ use crate::catalogue::{Location, PackRow};
 use crate::error::{Result, StoreError};
 use crate::id::{ObjectId, PackId};
 use crate::keys;
-use crate::pack::PackReader;
+use crate::pack::{ENTRY_LEN, FooterRecord, PackReader};
 use crate::progress::{Progress, Task};
 use crate::reach::{Marker, References};
 use crate::store::{ReadContext, Store, Trust};
@@ -89,9 +90,8 @@ impl Store {
             }
         }
         let packs = self.catalogue.packs()?;
-        self.check_packs(&packs, &mut report)?;
+        let mut damaged = self.check_packs(&packs, &mut report)?;
         self.check_litter(&packs, &mut report)?;
-        let mut damaged = HashSet::new();
         if depth == Depth::Bytes {
             self.check_bytes(&packs, &mut report, &mut damaged, progress)?;
         }
@@ -99,33 +99,45 @@ impl Store {
         Ok(report)
     }
 
-    /// Every pack of the catalogue is there, is what its name says, and has what the catalogue says.
-    fn check_packs(&self, packs: &[PackRow], report: &mut VerifyReport) -> Result<()> {
+    /// Every pack of the catalogue is there, is what its name says, and has what the catalogue says. Returns the objects
+    /// that cannot be read because their pack cannot.
+    fn check_packs(&self, packs: &[PackRow], report: &mut VerifyReport) -> Result<HashSet<ObjectId>> {
+        let mut lost = HashSet::new();
         for row in packs {
             report.packs += 1;
             report.objects += u64::from(row.objects);
-            let path = self.layout.pack(&row.id);
-            let footer = PackReader::open(&path).and_then(|reader| reader.footer(&row.id));
-            let records = match footer {
-                Ok(records) => records,
+            let objects = self.catalogue.objects_of(row.no)?;
+            let reader = match PackReader::open(&self.layout.pack(&row.id)) {
+                Ok(reader) => reader,
+                // gc has removed it since.
+                Err(_) if self.catalogue.pack(row.no)?.is_none() => continue,
                 Err(error) => {
-                    report.add(row.objects > 0, format!("pack {} is damaged", row.id), Some(error));
+                    let missing = matches!(&error, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
+                    let what = if missing { "missing" } else { "damaged" };
+                    let sentence =
+                        format!("pack {} is {what}, and {} objects with it", row.id, objects.len());
+                    report.add(!objects.is_empty(), sentence, Some(error));
+                    lost.extend(objects.iter().map(|(id, _)| *id));
                     continue;
                 }
             };
-            let listed: HashSet<(ObjectId, u64)> =
-                records.iter().map(|record| (record.entry.id, record.offset)).collect();
-            for (id, location) in self.catalogue.objects_of(row.no)? {
-                if !listed.contains(&(id, location.offset)) {
-                    report.add(
-                        true,
-                        format!("pack {} does not list object {id}, the catalogue does", row.id),
-                        None,
-                    );
+            match reader.footer(&row.id) {
+                Ok(records) => check_contents(row, &objects, &records, report),
+                // The catalogue knows where the objects are; what is gone is what it could be rebuilt from.
+                Err(error) => {
+                    let len = std::fs::metadata(reader.path()).map_or(0, |metadata| metadata.len());
+                    let beyond = objects.iter().filter(|(_, at)| end_of(at) > len).map(|(id, _)| *id);
+                    let before = lost.len();
+                    lost.extend(beyond);
+                    let (gone, sentence) = match lost.len() - before {
+                        0 => (false, format!("the end of pack {} is damaged; its objects are there", row.id)),
+                        n => (true, format!("pack {} is cut off, and {n} objects with it", row.id)),
+                    };
+                    report.add(gone, sentence, Some(error));
                 }
             }
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Packs that nobody knows.
@@ -157,12 +169,17 @@ impl Store {
     ) -> Result<()> {
         progress.begin(Task::Verify, Some(packs.iter().map(|row| row.stored).sum()));
         let next = AtomicUsize::new(0);
+        // Those whose pack is gone were counted with it.
+        let gone = damaged.clone();
         let found = Mutex::new((report, damaged));
         let work = || -> Result<()> {
             let mut context = ReadContext::new()?;
             let mut content = Vec::new();
             while let Some(row) = packs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 for (id, location) in self.catalogue.objects_of(row.no)? {
+                    if gone.contains(&id) {
+                        continue;
+                    }
                     let read = self.check_object(&id, &location, &mut context, &mut content);
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                     match read {
@@ -170,6 +187,8 @@ impl Store {
                             found.0.objects_read += 1;
                             found.0.bytes_read += u64::from(location.stored_len);
                         }
+                        // gc has removed it since.
+                        Err(StoreError::MissingObject { .. }) => {}
                         Err(error) => {
                             found.0.add(true, format!("object {id} cannot be read"), Some(error));
                             found.1.insert(id);
@@ -227,7 +246,10 @@ impl Store {
                     all.mark_root(&id)?;
                     names.push((name, id));
                 }
-                Err(error) => report.add(true, format!("ref `{name}` cannot be read"), Some(error)),
+                Err(error) => {
+                    report.add(true, format!("ref `{name}` cannot be read"), Some(error));
+                    report.affected_refs.push(name);
+                }
             }
         }
         report.reachable = all.live.len();
@@ -257,6 +279,27 @@ impl Store {
                 report.affected_refs.push(name);
             }
         }
+        report.affected_refs.sort_unstable();
         Ok(())
+    }
+}
+
+fn end_of(location: &Location) -> u64 {
+    location.offset + ENTRY_LEN as u64 + u64::from(location.stored_len)
+}
+
+/// What the catalogue places in a pack, the pack lists.
+fn check_contents(
+    row: &PackRow,
+    objects: &[(ObjectId, Location)],
+    records: &[FooterRecord],
+    report: &mut VerifyReport,
+) {
+    let listed: HashSet<(ObjectId, u64)> =
+        records.iter().map(|record| (record.entry.id, record.offset)).collect();
+    for (id, location) in objects {
+        if !listed.contains(&(*id, location.offset)) {
+            report.add(true, format!("pack {} does not list object {id}, the catalogue does", row.id), None);
+        }
     }
 }

@@ -182,7 +182,12 @@ mod tests {
 
         let between = |first: ObjectId, last: ObjectId| {
             let mut seen = Vec::new();
-            catalogue.for_each_between(&first, &last, &mut |id, _| Ok(seen.push(*id))).unwrap();
+            catalogue
+                .for_each_between(&first, &last, &mut |id, _| {
+                    seen.push(*id);
+                    Ok(())
+                })
+                .unwrap();
             seen
         };
         let sorted: Vec<_> = ids.iter().copied().collect();

@@ -18,6 +18,7 @@ use crate::error::{Result, StoreError};
 /// A change is made in memory and takes effect when the bytes of [`Keyring::encode`] are on disk. Two processes that
 /// change the same keyring would each lose the other's change, epoch keys included: the store holds its lock from
 /// reading the file to writing it.
+#[derive(Clone)]
 pub struct Keyring {
     generation: u64,
     revision: u64,

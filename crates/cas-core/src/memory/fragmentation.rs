@@ -95,12 +95,15 @@ fn merged_objects(leaf: &LeafMap, before: &HashMap<ObjectId, Use>) -> HashSet<Ob
     candidates.into_iter().take(leaf.objects.len() - CLEAN_OBJECTS).map(|(id, _)| id).collect()
 }
 
+/// Takes a page of a leaf: the leaf's number, the page's number in it, its bytes.
+pub(super) type WritePage<'a> = dyn FnMut(u64, u16, &[u8]) -> Result<()> + 'a;
+
 /// Reads the pages that are to be rewritten and hands them on. Returns how many there were.
 pub(super) fn read_rewrites(
     store: &Store,
     map: &AddressMap,
     rewrites: &Rewrites,
-    write: &mut dyn FnMut(u64, u16, &[u8]) -> Result<()>,
+    write: &mut WritePage<'_>,
 ) -> Result<u64> {
     let mut context = ReadContext::new()?;
     let mut cache = PageCache::new(CLEAN_OBJECTS);

@@ -152,7 +152,10 @@ impl<'a> Scan<'a> {
             }
             let address = base + (from * PAGE) as u64;
             let read = source.read(address, &mut self.memory[from * PAGE..to * PAGE]);
-            read.map_err(|error| StoreError::Source { what: format!("memory at {address:#x}"), source: error })?;
+            read.map_err(|error| StoreError::Source {
+                what: format!("memory at {address:#x}"),
+                source: error,
+            })?;
         }
         // A group is hashed whole: what is not there counts as zeros, not as what the last leaf left in the buffer.
         for page in pages.filter(|page| !self.present[*page]) {

@@ -207,7 +207,7 @@ fn regions_out_of_order_are_refused() {
         vec![region(u64::MAX - 4095, 4096)],
     ] {
         let source: std::sync::Arc<dyn PageSource> = std::sync::Arc::new(Odd(regions));
-        assert!(session.put_memory(&source, None, &Silent).is_err());
+        session.put_memory(&source, None, &Silent).unwrap_err();
     }
 }
 
@@ -227,7 +227,7 @@ fn a_source_that_fails_fails_the_session_and_leaves_nothing() {
     let session = test.store.write(&[]).unwrap();
     let source: std::sync::Arc<dyn PageSource> = std::sync::Arc::new(Failing);
     assert!(matches!(session.put_memory(&source, None, &Silent), Err(crate::StoreError::Source { .. })));
-    assert!(session.commit(&[]).is_err());
+    session.commit(&[]).unwrap_err();
     assert!(test.packs().is_empty());
     assert_eq!(std::fs::read_dir(test.root.join("objects/tmp")).unwrap().count(), 0);
 }

@@ -113,7 +113,7 @@ impl PackReader {
     }
 
     /// Turns stored bytes into content, which fills `out` exactly.
-    pub fn decode(
+    pub(crate) fn decode(
         &self,
         raw: &RawObject<'_>,
         key: Option<&PackKey>,

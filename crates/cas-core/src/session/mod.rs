@@ -6,8 +6,9 @@
 //! * [`WriteSession::flush`]: everything put before is durable and can be read by its id, also by other processes, also
 //!   after a power cut. It stays until gc finds it unreachable, which cannot happen while this session lives.
 //! * [`WriteSession::commit`]: flush, then the refs are changed by compare-and-swap. When it returns `Ok`, the refs are
-//!   durable, and so is everything they lead to. When it returns an error, no ref was changed, except that of several
-//!   changes a crash may have done the first ones.
+//!   durable, and so is everything they lead to. When it returns an error, no ref was changed, with two exceptions: of
+//!   several changes the first ones may have been made, and a change whose last step failed (making the new name
+//!   durable) may be seen already. What a ref leads to is durable in these cases too.
 //! * A session that is dropped, or whose process dies, leaves nothing that a reader could see.
 //!
 //! # How it is kept
@@ -72,6 +73,8 @@ pub struct WriteSession {
     pool: Option<Pool>,
     lock_path: PathBuf,
     lock: Option<File>,
+    /// Held together with all other sessions; a rebuild wants it alone.
+    _writers: File,
 }
 
 /// What the caller, the workers and the packer share.
@@ -96,21 +99,22 @@ impl Store {
     /// Starts a write. `pins` are objects that the write builds upon, usually the parent commit: gc keeps them, and all
     /// they lead to, while the session lives.
     pub fn write(self: &Arc<Self>, pins: &[ObjectId]) -> Result<WriteSession> {
+        let gate = self.layout.lock("writers");
+        let writers = lock::try_shared(&gate)?
+            .ok_or_else(|| StoreError::Locked { path: gate, holder: "a rebuild".to_owned() })?;
         self.recover()?;
         let token = fsio::random_name()?;
         let lock_path = self.layout.lock(&format!("session-{token}"));
         // The lock comes first: a session in the catalogue whose lock is free counts as dead.
         let lock = lock::exclusive(&lock_path)?;
-        let no = self.catalogue.begin_session(&token, pins)?;
-        let (packer, key) = match self.start_packer(&token) {
-            Ok(started) => started,
-            Err(error) => {
-                // The session has written nothing; if this fails too, recovery removes it.
+        let no =
+            self.catalogue.begin_session(&token, pins).inspect_err(|_| _ = self.remove_file(&lock_path))?;
+        let (packer, key) = self.start_packer(&token).inspect_err(|_| {
+            // It has written nothing. What fails here too, recovery does.
+            if self.remove_file(&lock_path).is_ok() {
                 let _ = self.catalogue.end_session(no);
-                let _ = self.remove_file(&lock_path);
-                return Err(error);
             }
-        };
+        })?;
         let shared = Arc::new(Shared {
             store: self.clone(),
             no,
@@ -122,8 +126,9 @@ impl Store {
             key,
             packer,
         });
-        let pool = Pool::start(&shared, self.threads())?;
-        Ok(WriteSession { shared, pool: Some(pool), lock_path, lock: Some(lock) })
+        let mut session = WriteSession { shared, pool: None, lock_path, lock: Some(lock), _writers: writers };
+        session.pool = Some(Pool::start(&session.shared, self.threads())?);
+        Ok(session)
     }
 
     fn start_packer(self: &Arc<Self>, token: &str) -> Result<(Packer, Option<PackKey>)> {
@@ -189,8 +194,17 @@ impl WriteSession {
         *lock_of(&self.shared.stats)
     }
 
-    /// Makes everything put so far durable and readable.
+    /// Makes everything put so far durable and readable. If it fails, so does the whole session: what was put is lost, and
+    /// a later commit must not succeed without it.
     pub fn flush(&self) -> Result<()> {
+        let flushed = self.try_flush();
+        if let Err(error) = &flushed {
+            self.shared.fail(StoreError::SessionFailed { detail: error.to_string() });
+        }
+        flushed
+    }
+
+    fn try_flush(&self) -> Result<()> {
         self.pool.as_ref().ok_or_else(ended)?.wait();
         self.shared.check()?;
         let sealed = self.shared.packer.seal()?;
@@ -231,7 +245,8 @@ impl WriteSession {
         self.flush()?;
         self.shared.store.refs().update(changes)?;
         let stats = self.stats();
-        self.end()?;
+        // The refs are changed, so this has succeeded. What cannot be cleaned up now, the next session's recovery does.
+        let _ = self.end();
         Ok(stats)
     }
 
@@ -241,9 +256,10 @@ impl WriteSession {
         drop(self.pool.take());
         self.shared.packer.stop();
         let store = &self.shared.store;
-        store.remove_temporaries(&self.shared.token)?;
-        store.catalogue.end_session(self.shared.no)?;
+        store.remove_unpublished(self.shared.no, &self.shared.token)?;
+        // In this order: a lock without a session would never be found again, a session without a lock is.
         store.remove_file(&self.lock_path)?;
+        store.catalogue.end_session(self.shared.no)?;
         drop(lock);
         Ok(())
     }
@@ -259,9 +275,7 @@ impl Drop for WriteSession {
 impl Shared {
     /// Takes charge of writing an object. `false`: somebody has written it, or is about to.
     pub(crate) fn claim(&self, id: &ObjectId, kind: Kind, len: usize) -> Result<bool> {
-        let new = lock_of(&self.fresh).insert(*id)
-            && (lock_of(&self.unreadable).contains(id)
-                || self.store.catalogue.lookup_reusable(id)?.is_none());
+        let new = lock_of(&self.fresh).insert(*id) && self.is_wanted(id)?;
         let mut stats = lock_of(&self.stats);
         let len = len as u64;
         if new {
@@ -273,6 +287,17 @@ impl Shared {
             stats.known_plain += len;
         }
         Ok(new)
+    }
+
+    /// Whether the store has no copy of an object that can be counted on.
+    fn is_wanted(&self, id: &ObjectId) -> Result<bool> {
+        if lock_of(&self.unreadable).contains(id) {
+            return Ok(true);
+        }
+        let found = self.store.catalogue.lookup_reusable(id);
+        // It counts as taken charge of and nobody will write it: whoever else has put it must not be able to commit.
+        let fail = |error: &StoreError| self.fail(StoreError::SessionFailed { detail: error.to_string() });
+        Ok(found.inspect_err(fail)?.is_none())
     }
 
     /// The store's copy of an object was found to be unreadable: a new one may take its place.

@@ -1,7 +1,8 @@
 //! The thread that fills packs, and the one that syncs them.
 //!
 //! There is one open pack per class. A pack that has reached its size goes to the syncer, so that the next one fills
-//! while the last one is being made durable. Buffers travel in a circle: a worker takes one, the packer writes it out and
+//! while the last one is being made durable. The first failure of either is told to whoever hands over the next object: on a
+//! full disk a long write ends soon, not at its flush. Buffers travel in a circle: a worker takes one, the packer writes it out and
 //! puts it back, so that a long write does not keep asking the kernel for fresh pages.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,28 @@ const WAITING_PACKS: usize = 2;
 pub(super) struct Packer {
     state: Mutex<State>,
     buffers: Arc<Mutex<Vec<Vec<u8>>>>,
+    failure: Failure,
+}
+
+/// What went wrong first. Told in full once, and in short to everybody after.
+#[derive(Clone, Debug, Default)]
+struct Failure(Arc<Mutex<Option<StoreError>>>);
+
+impl Failure {
+    fn set(&self, error: StoreError) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    fn check(&self) -> Result<()> {
+        let mut failure = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(error) = failure.take() else { return Ok(()) };
+        let again = match &error {
+            StoreError::SessionFailed { detail } => detail.clone(),
+            error => error.to_string(),
+        };
+        *failure = Some(StoreError::SessionFailed { detail: again });
+        Err(error)
+    }
 }
 
 #[derive(Debug)]
@@ -51,6 +74,7 @@ impl Packer {
         let (full, to_sync) = bounded(WAITING_PACKS);
         let (synced, sealed) = crossbeam_channel::unbounded();
         let buffers = Arc::new(Mutex::new(Vec::new()));
+        let failure = Failure::default();
         let filling = Filling {
             store,
             token,
@@ -61,16 +85,19 @@ impl Packer {
             full,
             buffers: buffers.clone(),
         };
-        let packer = std::thread::spawn(move || fill(filling, &queue, &answer, &sealed));
+        let failed = failure.clone();
+        let packer = std::thread::spawn(move || fill(filling, &queue, &answer, &sealed, &failed));
+        let failed = failure.clone();
         let syncer = std::thread::spawn(move || {
             for pack in to_sync {
-                if synced.send(PackWriter::seal(pack)).is_err() {
+                let pack = PackWriter::seal(pack).map_err(|error| failed.set(error)).ok();
+                if synced.send(pack).is_err() {
                     return;
                 }
             }
         });
         let state = State::Running { objects, answers, threads: vec![packer, syncer] };
-        Self { state: Mutex::new(state), buffers }
+        Self { state: Mutex::new(state), buffers, failure }
     }
 
     /// An empty buffer, used before if possible.
@@ -85,6 +112,7 @@ impl Packer {
 
     /// Hands a stored object over.
     pub(super) fn pack(&self, entry: Entry, stored: Vec<u8>) -> Result<()> {
+        self.failure.check()?;
         self.sender()?.send(Message::Object { entry, stored }).map_err(|_| gone())
     }
 
@@ -143,29 +171,36 @@ fn fill(
     mut filling: Filling,
     queue: &Receiver<Message>,
     answer: &Sender<Result<Vec<SealedPack>>>,
-    sealed: &Receiver<Result<SealedPack>>,
+    sealed: &Receiver<Option<SealedPack>>,
+    failure: &Failure,
 ) {
-    let mut failure = None;
+    let mut broken = false;
     let mut closed = 0u64;
     for message in queue {
         match message {
             // After a failure objects are still taken, so that nobody waits for ever, and dropped.
-            Message::Object { .. } if failure.is_some() => {}
+            Message::Object { .. } if broken => {}
             Message::Object { entry, stored } => match filling.append(entry, stored) {
                 Ok(full) => closed += u64::from(full),
-                Err(error) => failure = Some(error),
+                Err(error) => {
+                    broken = true;
+                    failure.set(error);
+                }
             },
             Message::Seal => {
-                let result = match failure.take() {
-                    Some(error) => {
-                        failure = Some(StoreError::SessionFailed { detail: error.to_string() });
-                        Err(error)
+                let mut packs = Vec::new();
+                if !broken {
+                    match filling.close_all() {
+                        Ok(more) => closed += more,
+                        Err(error) => failure.set(error),
                     }
-                    None => filling.close_all().and_then(|more| {
-                        closed += more;
-                        (0..std::mem::take(&mut closed)).map(|_| sealed.recv().map_err(|_| gone())?).collect()
-                    }),
-                };
+                    // One that is not there has failed, and the syncer has said why.
+                    packs.extend(
+                        (0..std::mem::take(&mut closed)).filter_map(|_| sealed.recv().ok().flatten()),
+                    );
+                }
+                let result = failure.check().map(|()| packs);
+                broken |= result.is_err();
                 if answer.send(result).is_err() {
                     return;
                 }

@@ -70,7 +70,9 @@ impl Pool {
             let worker = Worker {
                 encoder: Encoder::new()?,
                 reading: ReadContext::new()?,
-                scratch: Vec::new(), gathered: Vec::new(), cache: worker_cache(),
+                scratch: Vec::new(),
+                gathered: Vec::new(),
+                cache: worker_cache(),
             };
             let root = shared.store.root().to_path_buf();
             let (queue, shared, waiting) = (queue.clone(), shared.clone(), waiting.clone());

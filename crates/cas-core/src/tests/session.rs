@@ -1,0 +1,158 @@
+use super::*;
+use crate::StoreError;
+use crate::id::PackId;
+use crate::refs::{Expected, RefChange};
+
+#[test]
+fn a_dropped_session_leaves_nothing() {
+    for test in [TestStore::plain(), TestStore::encrypted()] {
+        let session = test.store.write(&[]).unwrap();
+        let snapshot = Snapshot::put(&session, 1, None).unwrap();
+        assert_eq!(session_locks(&test).len(), 1);
+        drop(session);
+        assert!(test.packs().is_empty());
+        assert_no_sessions(&test);
+        assert!(!test.store.contains(&snapshot.id).unwrap());
+        assert_clean(&test.store);
+    }
+}
+
+#[test]
+fn after_a_flush_another_handle_reads_what_was_put() {
+    for test in [TestStore::plain(), TestStore::encrypted()] {
+        let other = test.open("correct horse").unwrap();
+        let session = test.store.write(&[]).unwrap();
+        let snapshot = Snapshot::put(&session, 1, None).unwrap();
+        session.flush().unwrap();
+        snapshot.check(&other);
+        snapshot.check(&test.open("correct horse").unwrap());
+        drop(session);
+        snapshot.check(&other);
+        assert_no_sessions(&test);
+    }
+}
+
+#[test]
+fn what_a_dead_process_left_is_removed_by_the_next_write() {
+    let test = TestStore::plain();
+    let kept = Snapshot::take(&test.store, 1, "main");
+    let alive = test.store.write(&[]).unwrap();
+    let catalogue = &test.store.catalogue;
+    let alive_row = catalogue.sessions().unwrap().remove(0);
+    let dead_token = "0123456789abcdef0123456789abcdef";
+    let dead = catalogue.begin_session(dead_token, &[kept.id]).unwrap();
+    let mut left = Vec::new();
+    for (byte, session, token) in [(7, dead, dead_token), (8, alive_row.no, &alive_row.token)] {
+        let pack = PackId::from_bytes([byte; 32]);
+        catalogue.announce(Some(session), &pack.to_string()).unwrap();
+        let paths = [test.store.layout.pack(&pack), test.root.join(format!("objects/tmp/{token}-90.pack"))];
+        paths.iter().for_each(|path| std::fs::write(path, "half a pack").unwrap());
+        left.push(paths);
+    }
+    // Its process died between taking the lock and now.
+    std::fs::write(test.root.join(format!("locks/session-{dead_token}")), "").unwrap();
+
+    let next = test.store.write(&[]).unwrap();
+    assert!(left[0].iter().all(|path| !path.exists()), "what the dead one left is gone");
+    assert!(left[1].iter().all(|path| path.exists()), "what the living one has is not");
+    assert!(catalogue.sessions().unwrap().iter().all(|session| session.token != dead_token));
+    assert_eq!(catalogue.announced().unwrap().len(), 1);
+    assert_eq!(session_locks(&test).len(), 2);
+
+    drop((alive, next));
+    assert!(left[1].iter().all(|path| !path.exists()), "a session that ends cleans up behind itself");
+    assert_no_sessions(&test);
+    kept.check(&test.store);
+    assert_clean(&test.store);
+}
+
+#[test]
+fn two_sessions_at_once_may_put_the_same() {
+    for test in [TestStore::plain(), TestStore::encrypted()] {
+        let (one, two) = (test.store.write(&[]).unwrap(), test.store.write(&[]).unwrap());
+        let shared = vec![7; 5000];
+        let id = one.put(Kind::CHUNK, shared.clone()).unwrap();
+        assert_eq!(two.put(Kind::CHUNK, shared.clone()).unwrap(), id);
+        let below = [Reference::strong(Kind::CHUNK, id)];
+        let first = one.put(NOTE, note("one", &below)).unwrap();
+        let second = two.put(NOTE, note("two", &below)).unwrap();
+        two.commit(&[point("two", second)]).unwrap();
+        one.commit(&[point("one", first)]).unwrap();
+        assert_eq!(test.store.get(Kind::CHUNK, &id).unwrap(), shared);
+        assert_eq!(test.store.get(NOTE, &first).unwrap(), note("one", &below));
+        assert_eq!(test.store.get(NOTE, &second).unwrap(), note("two", &below));
+        assert_eq!(test.store.catalogue.totals().unwrap().objects, 3);
+        assert_clean(&test.store);
+    }
+}
+
+#[test]
+fn what_the_store_has_is_not_written_again() {
+    let test = TestStore::plain();
+    let session = test.store.write(&[]).unwrap();
+    session.put(Kind::CHUNK, vec![1; 9000]).unwrap();
+    session.put(Kind::CHUNK, vec![1; 9000]).unwrap();
+    let written = session.commit(&[]).unwrap();
+    assert_eq!((written.new_objects, written.known_objects), (1, 1));
+    let session = test.store.write(&[]).unwrap();
+    session.put(Kind::CHUNK, vec![1; 9000]).unwrap();
+    let written = session.commit(&[]).unwrap();
+    assert_eq!((written.new_objects, written.new_stored, written.known_plain), (0, 0, 9000));
+    assert_eq!(test.packs().len(), 1);
+    // The same bytes as something else are another object.
+    let session = test.store.write(&[]).unwrap();
+    session.put(Kind::PAGES, vec![1; 9000]).unwrap();
+    assert_eq!(session.commit(&[]).unwrap().new_objects, 1);
+}
+
+#[test]
+fn an_object_that_is_too_long_is_refused_and_nothing_else() {
+    let test = TestStore::plain();
+    let session = test.store.write(&[]).unwrap();
+    let refused = session.put(Kind::CHUNK, vec![0; crate::MAX_OBJECT + 1]);
+    assert!(matches!(refused, Err(StoreError::Invalid { .. })));
+    let longest = session.put(Kind::CHUNK, vec![0; crate::MAX_OBJECT]).unwrap();
+    session.commit(&[]).unwrap();
+    assert_eq!(test.store.get(Kind::CHUNK, &longest).unwrap().len(), crate::MAX_OBJECT);
+}
+
+#[test]
+fn a_ref_conflict_changes_no_ref_and_harms_nothing() {
+    let test = TestStore::plain();
+    let main = Snapshot::take(&test.store, 1, "main");
+    let before = files(&test, "refs");
+    let session = test.store.write(&[]).unwrap();
+    let late = Snapshot::put(&session, 2, None).unwrap();
+    let changes = [
+        point("other", late.id),
+        RefChange { name: "threads/main".into(), expected: Expected::At(late.id), new: Some(late.id) },
+    ];
+    let refused = session.commit(&changes);
+    assert!(matches!(
+        refused,
+        Err(StoreError::RefConflict { name, found, .. }) if name == "threads/main" && found == Some(main.id)
+    ));
+    assert_eq!(files(&test, "refs"), before);
+    assert_no_sessions(&test);
+    main.check(&test.store);
+    Snapshot::take(&test.store, 3, "main").check(&test.store);
+    assert_clean(&test.store);
+}
+
+#[test]
+fn a_panic_in_a_worker_fails_the_session_and_not_the_process() {
+    let test = TestStore::plain();
+    let session = test.store.write(&[]).unwrap();
+    session.put(Kind::CHUNK, vec![1; 100]).unwrap();
+    session.submit(|_, _| panic!("on purpose")).unwrap();
+    let failed = session.flush();
+    assert!(
+        matches!(&failed, Err(StoreError::Bug { detail }) if detail.contains("on purpose")),
+        "{failed:?}"
+    );
+    assert!(matches!(session.put(Kind::CHUNK, vec![2; 100]), Err(StoreError::SessionFailed { .. })));
+    assert!(matches!(session.commit(&[]), Err(StoreError::SessionFailed { .. })));
+    assert!(test.packs().is_empty());
+    assert_no_sessions(&test);
+    Snapshot::take(&test.store, 1, "main").check(&test.store);
+}
