@@ -1,0 +1,116 @@
+//! Looking at history: `log`, `show`, `cat`, `tag`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+/// How commits are named, for the help of every command that takes one.
+pub(super) const REVISIONS: &str = "REV is a thread, a tag, a commit id or its first digits (four or more). \
+`NAME~2` is the second commit before NAME. Where a thread and a tag have the same name, write `threads/NAME` or `tags/NAME`.";
+
+/// List snapshots, newest first.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "List snapshots, newest first.
+
+Without options: of all threads.",
+    after_help = "Example:
+  infinijup log --graph
+  infinijup log --thread main -n 10 --json"
+)]
+pub(crate) struct LogArgs {
+    /// Draw which snapshot came from which
+    #[arg(long)]
+    pub(crate) graph: bool,
+    /// Only what led to this thread
+    #[arg(long, value_name = "THREAD", conflicts_with = "all")]
+    pub(crate) thread: Option<String>,
+    /// Also what only tags lead to
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// At most this many
+    #[arg(short = 'n', long = "max-count", value_name = "N")]
+    pub(crate) max_count: Option<usize>,
+}
+
+/// Show one snapshot: who, when, why and what is in it.
+#[derive(Debug, Args)]
+#[command(
+    long_about = format!("Show one snapshot: who, when, why and what is in it.\n\n{REVISIONS}"),
+    after_help = "Example:
+  infinijup show main
+  infinijup show main~1 --verdict"
+)]
+pub(crate) struct ShowArgs {
+    /// Which snapshot; without it, the last one of `main` or of the only thread
+    #[arg(value_name = "REV")]
+    pub(crate) revision: Option<String>,
+    /// Say whether it could be restored on this machine
+    #[arg(long)]
+    pub(crate) verdict: bool,
+    /// List the files of its workspace
+    #[arg(long)]
+    pub(crate) files: bool,
+}
+
+/// Write stored bytes to stdout.
+#[derive(Debug, Args)]
+#[command(
+    long_about = format!(
+        "Write stored bytes to stdout.\n\nREV:SECTION/NAME is a part of a snapshot, as `show` lists them; REV:workspace/PATH is \
+a file. An id is any object: the content of a file, or the JSON of a commit, snapshot or directory.\n\n{REVISIONS}"
+    ),
+    after_help = "Example:
+  infinijup cat main:workspace/results.csv > results.csv
+  infinijup cat main:memory/pid:1 --address 0x7f0000000000 --length 4096 | xxd"
+)]
+pub(crate) struct CatArgs {
+    /// REV:SECTION/NAME, or the id of an object
+    #[arg(value_name = "WHAT")]
+    pub(crate) what: OsString,
+    /// First address, for memory
+    #[arg(long, value_name = "ADDRESS", value_parser = number, requires = "length")]
+    pub(crate) address: Option<u64>,
+    /// How many bytes, for memory
+    #[arg(long, value_name = "N", value_parser = number, requires = "address")]
+    pub(crate) length: Option<u64>,
+    /// The object's own bytes, whatever it is
+    #[arg(long, conflicts_with = "address")]
+    pub(crate) raw: bool,
+}
+
+/// Give a snapshot a name that stays, or list such names.
+#[derive(Debug, Args)]
+#[command(
+    long_about = format!(
+        "Give a snapshot a name that stays, or list such names.\n\nA tag never moves by itself, and keeps its snapshot from \
+being deleted.\n\n{REVISIONS}"
+    ),
+    after_help = "Example:
+  infinijup tag before-cleanup main~1
+  infinijup tag --list
+  infinijup tag before-cleanup --delete"
+)]
+pub(crate) struct TagArgs {
+    /// The tag
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    pub(crate) name: Option<String>,
+    /// Which snapshot; without it, the last one of `main` or of the only thread
+    #[arg(value_name = "REV", conflicts_with = "delete")]
+    pub(crate) revision: Option<String>,
+    /// Delete the tag
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// List all tags
+    #[arg(long, conflicts_with_all = ["name", "delete"])]
+    pub(crate) list: bool,
+}
+
+/// A number, hexadecimal after `0x`.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| error.to_string())
+}

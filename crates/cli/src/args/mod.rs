@@ -1,0 +1,158 @@
+//! What can be typed. Only types and their help: nothing here looks at a store.
+
+mod debug;
+mod history;
+mod store;
+mod transfer;
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+pub(crate) use debug::{CommitArgs, DebugCommand};
+pub(crate) use history::{CatArgs, LogArgs, ShowArgs, TagArgs, number};
+pub(crate) use store::{GcArgs, InitArgs, RotateKeysArgs, StoreCommand, VerifyArgs};
+pub(crate) use transfer::{ExportArgs, ImportArgs};
+
+use crate::error::CliError;
+use crate::exit;
+use crate::output::Printer;
+
+/// Snapshots of live Jupyter kernels: look at their history and look after the store they are in.
+#[derive(Debug, Parser)]
+#[command(
+    name = "infinijup",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Example:
+  infinijup store init
+  infinijup log --graph
+
+Exit codes and the JSON output are described in docs/scripting.md.",
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that every command takes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The store. Without it: the nearest `.infinijup` in this directory or one above
+    #[arg(long, global = true, value_name = "DIR", env = "INFINIJUP_STORE", hide_env_values = true)]
+    pub(crate) store: Option<PathBuf>,
+    /// File with the passphrase of an encrypted store; a newline at its end does not count
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "INFINIJUP_PASSPHRASE_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) passphrase_file: Option<PathBuf>,
+    /// Key file of an encrypted store
+    #[arg(long, global = true, value_name = "FILE", env = "INFINIJUP_KEY_FILE", hide_env_values = true)]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Print JSON: data on stdout, progress and errors on stderr, one object per line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Show no progress
+    #[arg(long, global = true)]
+    pub(crate) no_progress: bool,
+    /// Print nothing but data and errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say more; progress too if stderr is not a terminal
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// When to use colour; `auto` is on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    pub(crate) color: Colour,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    Auto,
+    Never,
+    Always,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create a store, check it, clean it up
+    #[command(
+        subcommand,
+        after_help = "Example:
+  infinijup store init
+  infinijup store verify"
+    )]
+    Store(StoreCommand),
+    Log(LogArgs),
+    Show(ShowArgs),
+    Cat(CatArgs),
+    Tag(TagArgs),
+    Export(ExportArgs),
+    Import(ImportArgs),
+    /// Print a script that completes commands in your shell
+    #[command(after_help = "Example:
+  infinijup completions bash > ~/.local/share/bash-completion/completions/infinijup")]
+    Completions {
+        /// Which shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    #[command(after_help = "Example:
+  infinijup man --out ~/.local/share/man/man1")]
+    Man {
+        /// Directory for the pages; made if it is not there
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// For tests and demos
+    #[command(
+        subcommand,
+        hide = true,
+        after_help = "Example:
+  infinijup debug commit --tree . --message first"
+    )]
+    Debug(DebugCommand),
+}
+
+/// The command line as clap knows it: for completions and manual pages.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Reads the command line. `Err`: there is nothing to run, because help was asked for or because of a mistake.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        // Nobody is left to tell if the terminal is gone.
+        let _ = error.print();
+        if !error.use_stderr() {
+            return exit::Code::Ok.into();
+        }
+        if std::env::args_os().any(|argument| argument == OsStr::new("--json")) {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default();
+            let what = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+            Printer::json_only().exit_error(&CliError::Usage { what }.into());
+        }
+        exit::Code::Usage.into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_definition_holds_together() {
+        super::command().debug_assert();
+    }
+}

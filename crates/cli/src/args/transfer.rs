@@ -1,0 +1,52 @@
+//! Carrying snapshots from store to store: `export`, `import`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::history::REVISIONS;
+
+/// Write a snapshot and all it needs to one file.
+#[derive(Debug, Args)]
+#[command(
+    long_about = format!(
+        "Write a snapshot and all it needs to one file.\n\nThe file is not encrypted, even if the store is. A file that exists \
+is not overwritten.\n\n{REVISIONS}"
+    ),
+    after_help = "Example:
+  infinijup export main snapshot.ijx
+  infinijup export main - | ssh other infinijup import - --thread main"
+)]
+pub(crate) struct ExportArgs {
+    /// Which snapshot
+    #[arg(value_name = "REV")]
+    pub(crate) revision: String,
+    /// Where to; `-` is stdout
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Also the snapshots that it came from
+    #[arg(long)]
+    pub(crate) history: bool,
+}
+
+/// Read a file that `export` has written.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Read a file that `export` has written.
+
+A new thread or tag can be named to lead to it. A thread that exists moves only forward: if what it has now came before the \
+imported snapshot. Without a name, the next `infinijup store gc` deletes what was imported.",
+    after_help = "Example:
+  infinijup import snapshot.ijx --tag from-ada"
+)]
+pub(crate) struct ImportArgs {
+    /// The file; `-` is stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The thread that shall lead to it
+    #[arg(long, value_name = "NAME", conflicts_with = "tag")]
+    pub(crate) thread: Option<String>,
+    /// The tag that shall lead to it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tag: Option<String>,
+}

@@ -1,0 +1,118 @@
+//! `export`
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::Result;
+use cas_core::archive::{Follow, Moved};
+use cas_core::fsio::{self, Disk, DiskFile, LocalDisk};
+use cas_core::{ObjectId, Store, StoreError};
+use serde::Serialize;
+
+use crate::args::ExportArgs;
+use crate::context::{Context, directory_of};
+use crate::format;
+use crate::objects::ManifestReferences;
+use crate::revision;
+
+#[derive(Serialize)]
+struct Exported<'a> {
+    message_type: &'static str,
+    commit: String,
+    file: &'a Path,
+    history: bool,
+    objects: u64,
+    content_bytes: u64,
+}
+
+pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<()> {
+    let store = context.open()?;
+    let id = revision::resolve(&store, Some(&args.revision))?;
+    let follow = if args.history { Follow::All } else { Follow::Strong };
+    let job = Job { context, store: &store, id, follow };
+    if args.file == Path::new("-") {
+        job.to_stdout()?;
+        return Ok(());
+    }
+    let moved = job.to_file(&args.file)?;
+    let done = Exported {
+        message_type: "exported",
+        commit: id.to_string(),
+        file: &args.file,
+        history: args.history,
+        objects: moved.objects,
+        content_bytes: moved.bytes,
+    };
+    let line = format!(
+        "wrote commit {} to {}: {} with {} of content",
+        id.short(),
+        args.file.display(),
+        format::plural(moved.objects, "object"),
+        format::size(moved.bytes)
+    );
+    context.printer.data(&done, &[line])?;
+    if store.format().encrypted {
+        context.printer.warning("the store is encrypted, the file is not");
+    }
+    Ok(())
+}
+
+struct Job<'a> {
+    context: &'a Context,
+    store: &'a Store,
+    id: ObjectId,
+    follow: Follow,
+}
+
+impl Job<'_> {
+    fn write(&self, out: &mut dyn Write) -> Result<Moved> {
+        Ok(self.store.export(&self.id, self.follow, &ManifestReferences, out, &self.context.meter)?)
+    }
+
+    fn to_stdout(&self) -> Result<()> {
+        let mut out = BufWriter::new(io::stdout());
+        self.write(&mut out)?;
+        out.flush().map_err(StoreError::io("write to", "stdout"))?;
+        Ok(())
+    }
+
+    /// The file appears whole or not at all, and never in the place of another.
+    fn to_file(&self, path: &Path) -> Result<Moved> {
+        if path.symlink_metadata().is_ok() {
+            return Err(StoreError::io("create", path)(rustix::io::Errno::EXIST.into()).into());
+        }
+        let directory = directory_of(path);
+        let temporary = directory.join(format!(".infinijup-export-{}", fsio::random_name()?));
+        let written = self.through(&temporary, path);
+        if written.is_err() {
+            // It may be gone or was never made.
+            let _ = LocalDisk.remove(&temporary);
+        }
+        let moved = written?;
+        LocalDisk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))?;
+        Ok(moved)
+    }
+
+    fn through(&self, temporary: &Path, path: &Path) -> Result<Moved> {
+        let file = LocalDisk.create(temporary).map_err(StoreError::io("create", temporary))?;
+        let mut out = BufWriter::with_capacity(1 << 20, Out(file));
+        let moved = self.write(&mut out)?;
+        let mut file = out.into_inner().map_err(|error| StoreError::io("write", path)(error.into_error()))?;
+        file.0.sync().map_err(StoreError::io("sync", path))?;
+        drop(file);
+        LocalDisk.rename_new(temporary, path).map_err(StoreError::io("create", path))?;
+        Ok(moved)
+    }
+}
+
+struct Out(Box<dyn DiskFile>);
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! `import`
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use anyhow::Result;
+use cas_core::refs::{Expected, RefChange};
+use cas_core::{ObjectId, Store, StoreError};
+use manifest::{COMMIT, Thread, history};
+use serde::Serialize;
+
+use super::tag;
+use crate::args::ImportArgs;
+use crate::context::Context;
+use crate::format;
+use crate::objects::{FromStore, ManifestReferences};
+
+#[derive(Serialize)]
+struct Imported<'a> {
+    message_type: &'static str,
+    commit: String,
+    #[serde(rename = "ref")]
+    name: Option<&'a str>,
+    objects: u64,
+    content_bytes: u64,
+    new_objects: u64,
+    new_stored_bytes: u64,
+}
+
+pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
+    // A name that cannot be used is found before anything is read.
+    let name = tag::new_name(args.thread.as_deref(), args.tag.as_deref())?;
+    let store = context.open()?;
+    let (path, input): (&Path, Box<dyn Read>) = if args.file == Path::new("-") {
+        (Path::new("stdin"), Box::new(io::stdin()))
+    } else {
+        let file = File::open(&args.file).map_err(StoreError::io("open", &args.file))?;
+        (&args.file, Box::new(file))
+    };
+    let session = store.write(&[])?;
+    let mut input = BufReader::with_capacity(1 << 20, input);
+    let moved = session.import(path, &mut input, &ManifestReferences, &context.meter)?;
+    if moved.kind != COMMIT {
+        return Err(StoreError::damaged("export file", path, "is not about a commit").into());
+    }
+    session.flush()?;
+    let change = match &name {
+        Some(name) => change(&store, name, moved.root)?,
+        None => None,
+    };
+    let stats = session.commit(change.as_slice())?;
+    let done = Imported {
+        message_type: "imported",
+        commit: moved.root.to_string(),
+        name: name.as_deref(),
+        objects: moved.objects,
+        content_bytes: moved.bytes,
+        new_objects: stats.new_objects,
+        new_stored_bytes: stats.new_stored,
+    };
+    let line = format!(
+        "read commit {}: {} with {} of content, {} of them new",
+        moved.root.short(),
+        format::plural(moved.objects, "object"),
+        format::size(moved.bytes),
+        format::count(stats.new_objects)
+    );
+    context.printer.data(&done, &[line])?;
+    if name.is_none() {
+        let id = moved.root.short();
+        let text = format!(
+            "nothing leads to it yet: give it a name with `infinijup tag NAME {id}`, or gc deletes it"
+        );
+        context.printer.warning(&text);
+    }
+    Ok(())
+}
+
+/// A new name must be free. A thread may also move forward. What is as wanted already needs no change.
+fn change(store: &Store, name: &str, new: ObjectId) -> Result<Option<RefChange>> {
+    let expected = match store.refs().get(name)? {
+        Some(now) if now == new => return Ok(None),
+        Some(now) if name.starts_with(Thread::PREFIX) && came_before(store, &now, &new)? => Expected::At(now),
+        _ => Expected::Absent,
+    };
+    Ok(Some(RefChange { name: name.to_owned(), expected, new: Some(new) }))
+}
+
+/// A history that was left out answers "no": the thread then stays where it is.
+fn came_before(store: &Store, old: &ObjectId, new: &ObjectId) -> Result<bool> {
+    match history::is_ancestor(FromStore(store), old, new) {
+        Ok(answer) => Ok(answer),
+        Err(manifest::ReadError::Source { source: StoreError::MissingObject { .. }, .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,62 @@
+//! One file per verb.
+
+mod cat;
+mod completions;
+mod debug;
+mod export;
+mod gc;
+mod import;
+mod init;
+mod log;
+mod man;
+mod rebuild;
+mod rotate_keys;
+mod show;
+mod stat;
+mod tag;
+mod verify;
+mod view;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::args::{Cli, Command, DebugCommand, StoreCommand};
+use crate::context::Context;
+use crate::exit::{self, Code, Facts};
+
+/// Runs a command and tells how it went.
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    let context = Context::new(cli.global);
+    // What was printed before a failure still counts.
+    let ran = dispatch(&context, cli.command);
+    let flushed = context.printer.flush().map_err(anyhow::Error::from);
+    match ran.and(flushed) {
+        Ok(()) => Code::Ok.into(),
+        Err(error) if exit::is_broken_pipe(&error) => Code::Ok.into(),
+        Err(error) => {
+            context.printer.exit_error(&error);
+            Facts::of(&error).exit.into()
+        }
+    }
+}
+
+fn dispatch(context: &Context, command: Command) -> Result<()> {
+    match command {
+        Command::Store(StoreCommand::Init(args)) => init::run(context, &args),
+        Command::Store(StoreCommand::Stat) => stat::run(context),
+        Command::Store(StoreCommand::Verify(args)) => verify::run(context, &args),
+        Command::Store(StoreCommand::Gc(args)) => gc::run(context, &args),
+        Command::Store(StoreCommand::Rebuild) => rebuild::run(context),
+        Command::Store(StoreCommand::RotateKeys(args)) => rotate_keys::run(context, &args),
+        Command::Log(args) => log::run(context, &args),
+        Command::Show(args) => show::run(context, &args),
+        Command::Cat(args) => cat::run(context, &args),
+        Command::Tag(args) => tag::run(context, &args),
+        Command::Export(args) => export::run(context, &args),
+        Command::Import(args) => import::run(context, &args),
+        Command::Completions { shell } => completions::run(context, shell),
+        Command::Man { out } => man::run(context, &out),
+        Command::Debug(DebugCommand::Commit(args)) => debug::run(context, &args),
+    }
+}
