@@ -1,0 +1,141 @@
+//! What the documents and the help say is so.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::{BINARY, Sandbox};
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+#[test]
+fn the_quickstart_runs_word_for_word() {
+    let page = page("cli.md");
+    let (_, rest) = page.split_once("## Quickstart").unwrap();
+    let (_, rest) = rest.split_once("```sh\n").unwrap();
+    let (script, _) = rest.split_once("```").unwrap();
+    assert!(script.lines().count() > 10, "{script}");
+
+    let sandbox = Sandbox::new();
+    let bin = std::path::Path::new(BINARY).parent().unwrap();
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-eu", "-c", script])
+        .current_dir(sandbox.path(""))
+        .stdin(Stdio::null())
+        .env("LC_ALL", "C.UTF-8");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path =
+        std::env::join_paths(std::iter::once(bin.to_path_buf()).chain(std::env::split_paths(&path))).unwrap();
+    shell.env("PATH", path).env_remove("INFINIJUP_STORE");
+    let output = shell.output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{out}\n{}", String::from_utf8_lossy(&output.stderr));
+    for expected in
+        ["(main, tag good)  first epoch", "├─╯", "epoch,loss\nwrote commit", "no problems found\n"]
+    {
+        assert!(out.contains(expected), "`{expected}` is not in\n{out}");
+    }
+}
+
+/// Every command, by its path.
+const COMMANDS: &[&[&str]] = &[
+    &[],
+    &["store"],
+    &["store", "init"],
+    &["store", "stat"],
+    &["store", "verify"],
+    &["store", "gc"],
+    &["store", "rebuild"],
+    &["store", "rotate-keys"],
+    &["log"],
+    &["show"],
+    &["cat"],
+    &["tag"],
+    &["export"],
+    &["import"],
+    &["completions"],
+    &["man"],
+    &["debug"],
+    &["debug", "commit"],
+];
+
+#[test]
+fn every_help_has_an_example_of_that_command() {
+    let sandbox = Sandbox::new();
+    for command in COMMANDS {
+        for help in ["-h", "--help"] {
+            let ran = sandbox.ok(command.iter().copied().chain([help]));
+            let (_, examples) =
+                ran.out.split_once("\nExample:\n").unwrap_or_else(|| panic!("{command:?}: {}", ran.out));
+            assert!(
+                examples
+                    .contains(&["infinijup"].iter().chain(*command).copied().collect::<Vec<_>>().join(" "))
+            );
+        }
+    }
+}
+
+#[test]
+fn no_visible_command_is_missing_here_or_in_the_guide() {
+    let sandbox = Sandbox::new();
+    let guide = page("cli.md");
+    for parent in [&[][..], &["store"]] {
+        let help = sandbox.ok(parent.iter().copied().chain(["-h"])).out;
+        let (_, list) = help.split_once("Commands:\n").unwrap();
+        let (list, _) = list.split_once("\n\n").unwrap();
+        for name in list.lines().filter_map(|line| line.split_whitespace().next()) {
+            let path: Vec<&str> = parent.iter().copied().chain([name]).collect();
+            assert!(COMMANDS.contains(&&path[..]), "{path:?}");
+            assert!(
+                guide.contains(&format!("infinijup {}", path.join(" "))),
+                "docs/cli.md does not mention {path:?}"
+            );
+        }
+    }
+    assert!(!sandbox.ok(["-h"]).out.contains("debug"));
+}
+
+#[test]
+fn completions_come_without_a_store() {
+    let sandbox = Sandbox::new();
+    // A store that nobody could open would be noticed.
+    sandbox.write(".infinijup/format", "nonsense");
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = sandbox.ok(["completions", shell]);
+        assert!(ran.out.contains("rotate-keys") && ran.err.is_empty(), "{ran:?}");
+    }
+    assert_eq!(sandbox.files(".").len(), 1);
+}
+
+#[test]
+fn manual_pages_are_written_for_every_visible_command() {
+    let sandbox = Sandbox::new();
+    let lines = sandbox.json(["man", "--out", "man/man1"]);
+    let pages = lines[0]["pages"].as_array().unwrap();
+    let visible = COMMANDS.iter().filter(|command| command.first() != Some(&"debug")).count();
+    assert_eq!(pages.len(), visible);
+    for page in pages {
+        let text = std::fs::read_to_string(sandbox.path("man/man1").join(page.as_str().unwrap())).unwrap();
+        assert!(text.contains(".SH NAME") && text.contains("Example:"), "{page}");
+    }
+    let gc = std::fs::read_to_string(sandbox.path("man/man1/infinijup-store-gc.1")).unwrap();
+    assert!(gc.contains("infinijup store gc") && gc.contains("dry\\-run"), "{gc}");
+}
+
+#[test]
+fn every_exit_code_in_the_source_is_in_the_table() {
+    let page = page("scripting.md");
+    let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/exit.rs")).unwrap();
+    let (_, codes) = source.split_once("enum Code {").unwrap();
+    let (codes, _) = codes.split_once('}').unwrap();
+    let numbers: Vec<&str> =
+        codes.lines().filter_map(|line| line.split_once("= ")?.1.strip_suffix(',')).collect();
+    assert!(numbers.len() >= 11, "{numbers:?}");
+    for number in numbers {
+        assert!(page.contains(&format!("\n| {number} | ")), "exit code {number} is not in docs/scripting.md");
+    }
+}
