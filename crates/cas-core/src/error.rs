@@ -299,10 +299,25 @@ impl StoreError {
         }
     }
 
+    /// Whether the disk is full.
+    fn is_out_of_space(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            // Every connection needs the log's index, a file of its own; SQLite has a code for "it cannot grow".
+            Self::Catalogue { source: rusqlite::Error::SqliteFailure(error, _), .. } => {
+                error.code == rusqlite::ErrorCode::DiskFull
+                    || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+            }
+            _ => false,
+        }
+    }
+
     /// What to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => Some(
+            Self::Io { .. } | Self::Catalogue { .. } if self.is_out_of_space() => Some(
                 "free some space (`infinijup store gc` shows what can go) and run the same command again",
             ),
             Self::NotAStore { .. } => {
@@ -328,6 +343,23 @@ impl StoreError {
             Self::Locked { .. } => Some("wait for it to end, then run the same command again"),
             Self::Bug { .. } => Some("please report this, with the output of `infinijup store stat --json`"),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_the_same_way_out_whoever_meets_it() {
+        let full = StoreError::io("write", "x")(io::ErrorKind::StorageFull.into());
+        assert!(full.hint().unwrap().contains("space"));
+        for code in [rusqlite::ffi::SQLITE_FULL, rusqlite::ffi::SQLITE_IOERR_SHMSIZE] {
+            let source = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+            let error = StoreError::catalogue("add packs")(source);
+            assert_eq!(error.class(), Class::Environment);
+            assert_eq!(error.hint(), full.hint());
         }
     }
 }

@@ -9,7 +9,7 @@
 //! * *Pins.* A session names the objects it builds upon (its parent snapshot), and these are roots like refs. So the
 //!   parent's pages, which a child refers to without looking them up, stay.
 //!
-//! A pack without reachable objects is dropped. A sparse pack is repacked: its reachable objects are copied, as they are,
+//! A pack without reachable objects is dropped. A sparse pack is repacked, and so are many small ones together: its reachable objects are copied, as they are,
 //! into new packs; the catalogue moves them over in the same transaction that enters the new packs; only then the old
 //! pack's rows go and its file is unlinked. A crash leaves, at worst, files and marks that the next session or gc removes
 //! ([`Store::recover`]).
@@ -24,16 +24,22 @@ use crate::catalogue::{PackNo, PackRow};
 use crate::error::{Result, StoreError};
 use crate::id::PackId;
 use crate::lock;
+use crate::pack::PackClass;
 use crate::pack::PackReader;
 use crate::progress::{Progress, Task};
 use crate::reach::{LiveSet, Marker, References, Unreadable};
-use crate::session::WriteSession;
+use crate::session::{PACK_TARGET, WriteSession};
 use crate::store::Store;
 
 /// How often gc looks whether older sessions have ended.
 const POLL: Duration = Duration::from_millis(50);
 /// Bytes of live objects that are copied before the old packs are given up. Bounds the extra room a repack needs.
 const REPACK_BATCH: u64 = 1 << 30;
+
+/// A pack below this size counts as small, and more than so many small packs of a class are put together. Each snapshot
+/// adds at least two packs, however little has changed; ten thousand of them would be twenty thousand files.
+const SMALL_PACK: u64 = PACK_TARGET / 8;
+const MANY_SMALL_PACKS: usize = 64;
 
 /// What gc may do.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +180,7 @@ impl Store {
             };
             plan.packs.push(PackPlan { pack, live_objects, live_stored, action });
         }
+        gather_small_packs(&mut plan.packs);
         Ok(plan)
     }
 
@@ -366,6 +373,18 @@ impl Store {
         }
         let unused: Vec<u32> = epochs.into_iter().filter(|epoch| !used.contains(epoch)).collect();
         keys.forget(&unused)
+    }
+}
+
+/// Has small packs repacked together where there are many of them.
+fn gather_small_packs(plans: &mut [PackPlan]) {
+    for class in [PackClass::Data, PackClass::Metadata] {
+        let small = |plan: &PackPlan| {
+            plan.action == Action::Keep && plan.pack.class == class && plan.pack.file_len < SMALL_PACK
+        };
+        if plans.iter().filter(|plan| small(plan)).count() > MANY_SMALL_PACKS {
+            plans.iter_mut().filter(|plan| small(plan)).for_each(|plan| plan.action = Action::Repack);
+        }
     }
 }
 

@@ -42,6 +42,7 @@ use crate::lock;
 use crate::pack::{Entry, PackClass, PackHeader, SealedPack, stored_checksum};
 use crate::refs::RefChange;
 use crate::store::Store;
+pub(crate) use packer::PACK_TARGET;
 use packer::Packer;
 pub(crate) use pool::Worker;
 use pool::{Job, Pool};

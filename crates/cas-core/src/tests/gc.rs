@@ -420,3 +420,17 @@ fn move_all(test: &TestStore, packs: &[PackNo]) {
     test.store.catalogue.drop_packs(packs).unwrap();
     test.store.recover().unwrap();
 }
+
+#[test]
+fn many_small_packs_become_few() {
+    let test = TestStore::encrypted();
+    let kept: Vec<Snapshot> = (0..70).map(|n| Snapshot::take(&test.store, n, &format!("t{n}"))).collect();
+    let before = test.packs().len();
+    assert!(before >= 140);
+    let report = collect(&test.store);
+    assert!(test.packs().len() <= 4, "{} packs are left of {before}", test.packs().len());
+    assert_eq!(report.epochs_forgotten, 70, "no pack needs the old keys any more");
+    kept.iter().for_each(|snapshot| snapshot.check(&test.store));
+    let again = collect(&test.store);
+    assert_eq!(again.packs_removed, 0, "a second gc finds nothing to do");
+}
