@@ -1,6 +1,10 @@
 //! How numbers, times and names look to people.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use jiff::Timestamp;
+use manifest::ByteText;
 
 /// `12.3 MiB`; exact below 1 KiB.
 pub(crate) fn size(bytes: u64) -> String {
@@ -68,6 +72,11 @@ pub(crate) fn safe_bytes(bytes: &[u8]) -> String {
         piece.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
     }
     out
+}
+
+/// A path for JSON, which need not be UTF-8.
+pub(crate) fn json_path(path: &Path) -> ByteText {
+    ByteText::new(path.as_os_str().as_bytes())
 }
 
 /// At most `width` characters; what was cut off shows as `…`.

@@ -54,6 +54,21 @@ fn the_store_is_found_from_below_and_by_its_name() {
 }
 
 #[test]
+fn paths_need_not_be_text() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.path(OsStr::from_bytes(b"st\xf6re"));
+    let run = |args: &[&str]| {
+        let ran = common::Ran::from(sandbox.command(args).env("INFINIJUP_STORE", &store).output().unwrap());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran
+    };
+    let created = run(&["store", "init", "--json"]).json().remove(0);
+    assert!(text(&created["store"], "hex").ends_with("7374f67265"), "{created}");
+    assert_eq!(run(&["store", "stat", "--json"]).json()[0]["store"], created["store"]);
+    assert!(run(&["store", "stat"]).out.contains("/st\\xf6re\n"));
+}
+
+#[test]
 fn what_was_committed_is_shown_and_read_back() {
     let sandbox = Sandbox::with_store();
     let memory: Vec<u8> = (0..20_000u32).map(|n| n.to_le_bytes()[n as usize % 2] | 1).collect();

@@ -7,6 +7,7 @@ use anyhow::Result;
 use cas_core::archive::{Follow, Moved};
 use cas_core::fsio::{self, Disk, DiskFile, LocalDisk};
 use cas_core::{ObjectId, Store, StoreError};
+use manifest::ByteText;
 use serde::Serialize;
 
 use crate::args::ExportArgs;
@@ -16,10 +17,10 @@ use crate::objects::ManifestReferences;
 use crate::revision;
 
 #[derive(Serialize)]
-struct Exported<'a> {
+struct Exported {
     message_type: &'static str,
     commit: String,
-    file: &'a Path,
+    file: ByteText,
     history: bool,
     objects: u64,
     content_bytes: u64,
@@ -38,7 +39,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<()> {
     let done = Exported {
         message_type: "exported",
         commit: id.to_string(),
-        file: &args.file,
+        file: format::json_path(&args.file),
         history: args.history,
         objects: moved.objects,
         content_bytes: moved.bytes,

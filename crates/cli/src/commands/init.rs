@@ -1,20 +1,20 @@
 //! `store init`
 
-use std::path::Path;
-
 use anyhow::Result;
 use cas_core::crypto::KdfCost;
 use cas_core::{Encryption, OpenOptions, Store};
+use manifest::ByteText;
 use serde::Serialize;
 
 use crate::args::InitArgs;
 use crate::context::{Context, STORE_NAME, current_directory};
+use crate::format;
 use crate::secret;
 
 #[derive(Serialize)]
 struct Created<'a> {
     message_type: &'static str,
-    store: &'a Path,
+    store: ByteText,
     id: &'a str,
     encrypted: bool,
     keys: &'a [&'static str],
@@ -34,7 +34,7 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<()> {
     let store = Store::init(&root, encryption.as_ref(), OpenOptions::default())?;
     let created = Created {
         message_type: "store_created",
-        store: store.root(),
+        store: format::json_path(store.root()),
         id: &store.format().id,
         encrypted: store.format().encrypted,
         keys: &keys,

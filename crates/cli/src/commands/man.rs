@@ -6,15 +6,16 @@ use std::path::Path;
 use anyhow::Result;
 use cas_core::StoreError;
 use clap::Command;
+use manifest::ByteText;
 use serde::Serialize;
 
 use crate::context::Context;
 use crate::format;
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct Written {
     message_type: &'static str,
-    directory: &'a Path,
+    directory: ByteText,
     pages: Vec<String>,
 }
 
@@ -25,7 +26,7 @@ pub(crate) fn run(context: &Context, out: &Path) -> Result<()> {
     let mut pages = Vec::new();
     write(&command, "", out, &mut pages)?;
     let count = format::plural(pages.len() as u64, "page");
-    let written = Written { message_type: "man_pages", directory: out, pages };
+    let written = Written { message_type: "man_pages", directory: format::json_path(out), pages };
     context.printer.data(&written, &[format!("wrote {count} to {}", out.display())])?;
     Ok(())
 }

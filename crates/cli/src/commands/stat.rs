@@ -6,7 +6,7 @@ use anyhow::Result;
 use cas_core::crypto;
 use cas_core::fsio;
 use cas_core::layout::Layout;
-use manifest::{Tag, Thread};
+use manifest::{ByteText, Tag, Thread};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -19,7 +19,7 @@ const KEYRING_LIMIT: u64 = 1 << 30;
 #[derive(Serialize)]
 struct Stat<'a> {
     message_type: &'static str,
-    store: &'a Path,
+    store: ByteText,
     id: &'a str,
     format_version: u32,
     encryption: Option<EncryptionStat>,
@@ -46,7 +46,7 @@ pub(crate) fn run(context: &Context) -> Result<()> {
     let refs = |prefix| store.refs().list(prefix).map(|list| list.len() as u64);
     let stat = Stat {
         message_type: "store_stat",
-        store: store.root(),
+        store: format::json_path(store.root()),
         id: &store.format().id,
         format_version: store.format().version,
         encryption: if store.format().encrypted { encryption(store.root())? } else { None },
@@ -77,7 +77,7 @@ fn lines(stat: &Stat<'_>) -> Vec<String> {
         content => format!(" ({} %)", u128::from(stat.stored_bytes) * 100 / u128::from(content)),
     };
     let mut rows = vec![
-        row("store", stat.store.display().to_string()),
+        row("store", format::safe_bytes(stat.store.as_bytes())),
         row("id", stat.id.to_owned()),
         row("format", stat.format_version.to_string()),
         row("encryption", encryption),
