@@ -62,7 +62,7 @@ impl Store {
 
     /// Stores an image, against the snapshot before it if there is one.
     pub(crate) fn ingest(&self, image: &Image, parent: Option<&Snapshot>) -> Result<Ingest> {
-        let before = tree_size(&self.dir)?;
+        let before = self.size()?;
         let source: Arc<dyn PageSource> = Arc::new(ImageFile::open(image)?);
         let ((root, stats), took) = timed(|| {
             let pins: Vec<_> = parent.iter().map(|parent| parent.root.id).collect();
@@ -77,12 +77,19 @@ impl Store {
         })?;
         // What SQLite still has in its log would otherwise be counted twice, or not at all.
         self.store.catalogue().checkpoint()?;
-        let after = tree_size(&self.dir)?;
+        let after = self.size()?;
         let grew = TreeSize {
             bytes: after.bytes.saturating_sub(before.bytes),
             allocated: after.allocated.saturating_sub(before.allocated),
         };
         Ok(Ingest { snapshot: Snapshot { root }, took, new_raw: stats.new_plain, grew })
+    }
+
+    /// The store without its cache, which may be deleted at any time. The rivals' caches lie outside of their repositories
+    /// and are not counted either.
+    fn size(&self) -> Result<TreeSize> {
+        let (all, cache) = (tree_size(&self.dir)?, tree_size(&self.dir.join("cache"))?);
+        Ok(TreeSize { bytes: all.bytes - cache.bytes, allocated: all.allocated - cache.allocated })
     }
 
     /// Reads a whole snapshot back, timed, and once more to compare it with the image that it was made from.

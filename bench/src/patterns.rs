@@ -5,7 +5,8 @@
 //! one looks at pieces of 4 KiB, 16 KiB, 64 KiB and 1 MiB of the address space ([`PATTERNS`]). The four numbers are
 //! met by choosing from the top down: so many blocks of 1 MiB, in them so many of 64 KiB with at least one in each,
 //! in these so many of 16 KiB, and so on. Each chosen page then gets an edit of a few bytes
-//! ([`content::edit_page`]), since real changes are a reference count here and a pointer there.
+//! ([`content::edit_page`]), since real changes are a reference count here and a pointer there. S is the other extreme, as
+//! many changed pages as in B, but no two of them in the same MiB: what a page store is for, and what blocks cannot do.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -20,6 +21,9 @@ use crate::content::{self, BLOCK, Content, PAGE};
 use crate::image::{Image, Region, pages, region, reuse_or_make};
 use crate::measure::{MIB, mib};
 use crate::rng::Rng;
+
+/// How many steps there are.
+pub(crate) const STEPS: usize = 4;
 
 /// The sizes of the pieces by which change is counted.
 pub(crate) const PIECES: [u64; 4] = [4 << 10, 16 << 10, 64 << 10, 1 << 20];
@@ -42,10 +46,12 @@ pub(crate) struct Pattern {
     pub(crate) new_content: Content,
     /// A region that goes away.
     pub(crate) freed: Option<Content>,
+    /// Whether pages of every content change, and not only those with objects in them.
+    pub(crate) everywhere: bool,
 }
 
-/// The three steps that were measured, each from the one before.
-pub(crate) const PATTERNS: [Pattern; 3] = [
+/// The steps, each from the one before: three that were measured, and scattered changes.
+pub(crate) const PATTERNS: [Pattern; STEPS] = [
     Pattern {
         name: "B",
         what: "`x += 1`",
@@ -53,6 +59,7 @@ pub(crate) const PATTERNS: [Pattern; 3] = [
         new: 0.0,
         new_content: Content::Numbers,
         freed: None,
+        everywhere: false,
     },
     Pattern {
         name: "C",
@@ -61,6 +68,7 @@ pub(crate) const PATTERNS: [Pattern; 3] = [
         new: 32.0,
         new_content: Content::Numbers,
         freed: None,
+        everywhere: false,
     },
     Pattern {
         name: "D",
@@ -69,6 +77,16 @@ pub(crate) const PATTERNS: [Pattern; 3] = [
         new: 64.0,
         new_content: Content::RandomBytes,
         freed: Some(Content::Picture),
+        everywhere: false,
+    },
+    Pattern {
+        name: "S",
+        what: "as many pages as B, each in a MiB of its own",
+        changed: [3.7, 14.8, 59.2, 947.0],
+        new: 0.0,
+        new_content: Content::Numbers,
+        freed: None,
+        everywhere: true,
     },
 ];
 
@@ -156,7 +174,10 @@ impl Pattern {
         };
         let mut chosen: Vec<u64> = regions
             .iter()
-            .filter(|region| region.content.has_objects())
+            .filter(|region| match region.content {
+                Content::Zeros => false,
+                content => self.everywhere || content.has_objects(),
+            })
             .flat_map(|region| {
                 let first = region.start.div_ceil(MIB);
                 let end = (region.start + region.len) / MIB;

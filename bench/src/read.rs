@@ -24,16 +24,18 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     let first = store.ingest(&image, None)?.snapshot;
     let objects = store.stored_objects()?;
 
-    let (mut ours, mut bare_rounds): (Vec<Timed>, Vec<Timed>) = (Vec::new(), Vec::new());
+    let [mut ours, mut verified, mut bare_rounds] = [const { Vec::<Timed>::new() }; 3];
     let mut bytes = (0, 0);
     for _ in 0..run.rounds {
         settle();
         ours.push(store.read_all(&first, &image)?);
+        verified.push(store.read_all_verified(&first)?);
         let stage = bare::decompress(&objects, cores())?;
         bytes = (stage.bytes_in, stage.bytes_out);
         bare_rounds.push(stage.took);
     }
     let (whole, bare) = (median_timed(&ours), median_timed(&bare_rounds));
+    let verified = median_timed(&verified);
 
     let ranges = ranges(&image, if run.smoke { 200 } else { 2000 }, run.seed);
     let of_first = store.read_ranges(&first, &ranges)?;
@@ -73,6 +75,8 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
         ],
         compared_with: json!({
             "ours": { "wall_s": round(whole.wall_s), "cpu_s": round(whole.cpu_s), "gb_per_s": round(whole.wall_gbps(image.len())) },
+            "ours_ids_compared": { "wall_s": round(verified.wall_s), "cpu_s": round(verified.cpu_s),
+                "share_of_bare": round(bare.wall_s / verified.wall_s) },
             "bare_zstd": { "wall_s": round(bare.wall_s), "cpu_s": round(bare.cpu_s), "stored_mib": round(mib(bytes.0)),
                 "raw_mib": round(mib(bytes.1)) },
             "range_ms_99th": round(ninety_ninth(&of_first) * 1e3),
