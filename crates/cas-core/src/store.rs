@@ -241,15 +241,23 @@ impl Store {
 
     /// Finds an object and opens its pack.
     fn locate(&self, id: &ObjectId) -> Result<(Arc<OpenPack>, Location)> {
-        let find = || self.catalogue.lookup(id)?.ok_or(StoreError::MissingObject { id: *id });
-        let mut location = find()?;
+        let location = self.find(id)?;
+        self.open_at(id, location)
+    }
+
+    fn find(&self, id: &ObjectId) -> Result<Location> {
+        self.catalogue.lookup(id)?.ok_or(StoreError::MissingObject { id: *id })
+    }
+
+    /// Opens the pack of an object that was at `location` a moment ago.
+    pub(crate) fn open_at(&self, id: &ObjectId, mut location: Location) -> Result<(Arc<OpenPack>, Location)> {
         loop {
             let error = match self.open_pack(location.pack) {
                 Ok(pack) => return Ok((pack, location)),
                 Err(error) => error,
             };
             // gc may have moved the object after we had looked, and then the old pack's row, file and key are gone.
-            let again = find()?;
+            let again = self.find(id)?;
             if again.pack == location.pack {
                 return Err(error);
             }

@@ -393,6 +393,20 @@ fn after_a_flush_that_failed_there_is_no_commit() {
     }
 }
 
+/// Once its refs are changed a commit has happened, and must not be called failed for a lock file that stays.
+#[test]
+fn a_commit_that_cannot_clean_up_is_one() {
+    let mut ground = Ground::new(false);
+    let session = ground.store().write(&[]).unwrap();
+    let snapshot = ground.put(&session).unwrap();
+    ground.disk.arm(Op::Remove, 0, Fault::ForGood);
+    session.commit(&[point("main", snapshot.id)]).unwrap();
+    assert!(ground.disk.heal().0 > 0);
+    assert_eq!(session_locks(&ground.test).len(), 1);
+    ground.acknowledged.push(snapshot);
+    ground.check("a lock that stayed");
+}
+
 #[test]
 fn a_full_disk_ends_a_long_write_soon_and_is_named() {
     let ground = Ground::new(false);

@@ -308,6 +308,27 @@ fn keys_that_seal_nothing_are_forgotten_and_those_in_use_are_not() {
     }
 }
 
+/// A crash between the two copies of the keyring leaves the key in one of them.
+#[test]
+fn a_key_is_forgotten_when_no_copy_of_the_keyring_has_it() {
+    let test = TestStore::encrypted();
+    let kept = Snapshot::take(&test.store, 1, "kept");
+    Snapshot::take(&test.store, 2, "secret");
+    test.store.refs().update(&[remove("secret")]).unwrap();
+    let [first, copy] = test.store.layout.keyrings();
+    let before = std::fs::read(&first).unwrap();
+    assert_eq!(collect(&test.store).epochs_forgotten, 1);
+    collect(&test.store);
+    std::fs::write(&first, before).unwrap();
+    collect(&test.store);
+    for path in [first, copy] {
+        let bytes = std::fs::read(&path).unwrap();
+        let keyring = Keyring::open(&path, &bytes, &passphrase("correct horse")).unwrap();
+        assert_eq!(keyring.epochs().collect::<Vec<_>>(), [1], "{}", path.display());
+    }
+    kept.check(&test.open("correct horse").unwrap());
+}
+
 #[test]
 fn an_empty_store_has_no_garbage() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
@@ -361,7 +382,34 @@ fn one_gc_at_a_time() {
     assert!(matches!(refused, Err(StoreError::Locked { .. })));
 }
 
-/// A reader that has looked up an object's place finds it gone, and looks again.
+/// A reader that has looked up an object's place finds it gone, and looks again: without the row, without the file, and
+/// without the key.
+#[test]
+fn a_place_that_is_out_of_date_is_looked_up_again() {
+    for test in [TestStore::plain(), TestStore::encrypted()] {
+        let kept = Snapshot::take(&test.store, 1, "main");
+        let stale = test.store.catalogue.lookup(&kept.id).unwrap().unwrap();
+        let packs: Vec<PackNo> = test.store.catalogue.packs().unwrap().iter().map(|pack| pack.no).collect();
+        let old = files(&test, "objects");
+        move_all(&test, &packs);
+        collect(&test.store);
+        for file_is_back in [false, true] {
+            if file_is_back {
+                old.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+            }
+            let reader = test.open("correct horse").unwrap();
+            let (pack, place) = reader.open_at(&kept.id, stale).unwrap();
+            assert_ne!(place.pack, stale.pack);
+            let mut buffer = Vec::new();
+            pack.reader.read(&kept.id, place.offset, place.stored_len, &mut buffer).unwrap();
+        }
+        // What is really gone is not looked for without end.
+        test.packs().iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        let reader = test.open("correct horse").unwrap();
+        assert!(matches!(reader.get(NOTE, &kept.id), Err(StoreError::MissingPack { .. })));
+    }
+}
+
 #[test]
 fn reading_goes_on_while_gc_moves_things() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
