@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Every benchmark on small data: the commands behind the published figures still run and print what they promise.
-# The figures themselves are not judged here; a shared machine is no place to measure.
+# Speed is not judged here, a shared machine is no place to measure; counts (bytes that a change costs) are.
 
 if [ -x bench/run ]; then
     check "bench/run --smoke" 600 bench/run --smoke

@@ -11,14 +11,35 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
+/// The first shell block after `heading`.
+fn script(page: &str, heading: &str) -> String {
+    let (_, rest) = page.split_once(heading).unwrap();
+    let (_, rest) = rest.split_once("```sh\n").unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
 #[test]
 fn the_quickstart_runs_word_for_word() {
-    let page = page("cli.md");
-    let (_, rest) = page.split_once("## Quickstart").unwrap();
-    let (_, rest) = rest.split_once("```sh\n").unwrap();
-    let (script, _) = rest.split_once("```").unwrap();
+    let script = script(&page("cli.md"), "## Quickstart");
     assert!(script.lines().count() > 10, "{script}");
+    let out = run(&script);
+    for expected in
+        ["(main, tag good)  first epoch", "├─╯", "epoch,loss\nwrote commit", "no problems found\n"]
+    {
+        assert!(out.contains(expected), "`{expected}` is not in\n{out}");
+    }
+}
 
+#[test]
+fn the_readme_runs_word_for_word() {
+    let out = run(&script(&page("../README.md"), "## Try it"));
+    for expected in ["a second epoch", "epoch,loss\n1,0.42\n", "no problems found\n"] {
+        assert!(out.contains(expected), "`{expected}` is not in\n{out}");
+    }
+}
+
+/// Runs a script with our program in front of the path; returns what it printed.
+fn run(script: &str) -> String {
     let sandbox = Sandbox::new();
     let bin = std::path::Path::new(BINARY).parent().unwrap();
     let mut shell = Command::new("sh");
@@ -34,11 +55,7 @@ fn the_quickstart_runs_word_for_word() {
     let output = shell.output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{out}\n{}", String::from_utf8_lossy(&output.stderr));
-    for expected in
-        ["(main, tag good)  first epoch", "├─╯", "epoch,loss\nwrote commit", "no problems found\n"]
-    {
-        assert!(out.contains(expected), "`{expected}` is not in\n{out}");
-    }
+    out
 }
 
 /// Every command, by its path.
