@@ -110,7 +110,7 @@ impl Store {
         let lock = lock::exclusive(&lock_path)?;
         let no =
             self.catalogue.begin_session(&token, pins).inspect_err(|_| _ = self.remove_file(&lock_path))?;
-        let (packer, key) = self.start_packer(&token).inspect_err(|_| {
+        let (packer, key) = self.start_packer(no, &token).inspect_err(|_| {
             // It has written nothing. What fails here too, recovery does.
             if self.remove_file(&lock_path).is_ok() {
                 let _ = self.catalogue.end_session(no);
@@ -132,7 +132,7 @@ impl Store {
         Ok(session)
     }
 
-    fn start_packer(self: &Arc<Self>, token: &str) -> Result<(Packer, Option<PackKey>)> {
+    fn start_packer(self: &Arc<Self>, no: SessionNo, token: &str) -> Result<(Packer, Option<PackKey>)> {
         let salt = fsio::random_bytes()?;
         let epoch = self.keys.as_ref().map(|keys| keys.new_epoch()).transpose()?;
         let header = PackHeader { class: PackClass::Data, epoch, salt };
@@ -140,7 +140,7 @@ impl Store {
         if epoch.is_some() && key.is_none() {
             return Err(StoreError::Bug { detail: "the session's own key is not in the keyring".into() });
         }
-        Ok((Packer::start(self.clone(), token.to_owned(), epoch, salt), key))
+        Ok((Packer::start(self.clone(), no, token.to_owned(), epoch, salt), key))
     }
 }
 
@@ -216,22 +216,12 @@ impl WriteSession {
         Ok(())
     }
 
+    /// Enters packs that are in their place into the catalogue.
     fn publish(&self, packs: &[SealedPack]) -> Result<()> {
         let store = &self.shared.store;
-        let disk = store.options.disk.as_ref();
-        let mut directories = HashSet::new();
-        let mut rows = Vec::new();
-        for pack in packs {
-            let name = pack.id.to_string();
-            store.catalogue.announce(Some(self.shared.no), &name)?;
-            let path = store.layout.pack(&pack.id);
-            disk.rename_new(&pack.path, &path).map_err(StoreError::io("rename into place", &path))?;
-            directories.insert(store.layout.pack_dir(&pack.id));
-            rows.push((catalogue_row(pack), catalogue_entries(pack), Some(name)));
-        }
-        for directory in &directories {
-            disk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))?;
-        }
+        let row =
+            |pack: &SealedPack| (catalogue_row(pack), catalogue_entries(pack), Some(pack.id.to_string()));
+        let rows: Vec<_> = packs.iter().map(row).collect();
         let unreadable = lock_of(&self.shared.unreadable).clone();
         if !unreadable.is_empty() {
             let replaced = rows.iter().flat_map(|(_, entries, _)| entries).map(|entry| entry.id);

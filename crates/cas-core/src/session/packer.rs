@@ -1,15 +1,16 @@
 //! The thread that fills packs, and the one that syncs them.
 //!
 //! There is one open pack per class. A pack that has reached its size goes to the syncer, so that the next one fills
-//! while the last one is being made durable. The first failure of either is told to whoever hands over the next object: on a
-//! full disk a long write ends soon, not at its flush. Buffers travel in a circle: a worker takes one, the packer writes it out and
-//! puts it back, so that a long write does not keep asking the kernel for fresh pages.
+//! while the last one is made durable and gets its name. The first failure of either is told to whoever hands over the next
+//! object: on a full disk a long write ends soon, not at its flush. Buffers travel in a circle: a worker takes one, the
+//! packer writes it out and puts it back, so that a long write does not keep asking the kernel for fresh pages.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::catalogue::SessionNo;
 use crate::error::{Result, StoreError};
 use crate::pack::{Entry, PackClass, PackWriter, SealedPack};
 use crate::store::Store;
@@ -68,13 +69,20 @@ enum Message {
 
 impl Packer {
     /// Packs get the class of what they hold, and `epoch` and `salt` of the session.
-    pub(super) fn start(store: Arc<Store>, token: String, epoch: Option<u32>, salt: [u8; 32]) -> Self {
+    pub(super) fn start(
+        store: Arc<Store>,
+        session: SessionNo,
+        token: String,
+        epoch: Option<u32>,
+        salt: [u8; 32],
+    ) -> Self {
         let (objects, queue) = bounded(WAITING_OBJECTS);
         let (answer, answers) = bounded(1);
         let (full, to_sync) = bounded(WAITING_PACKS);
         let (synced, sealed) = crossbeam_channel::unbounded();
         let buffers = Arc::new(Mutex::new(Vec::new()));
         let failure = Failure::default();
+        let syncing = store.clone();
         let filling = Filling {
             store,
             token,
@@ -90,7 +98,8 @@ impl Packer {
         let failed = failure.clone();
         let syncer = std::thread::spawn(move || {
             for pack in to_sync {
-                let pack = PackWriter::seal(pack).map_err(|error| failed.set(error)).ok();
+                let placed = pack.seal().and_then(|pack| place(&syncing, session, pack));
+                let pack = placed.map_err(|error| failed.set(error)).ok();
                 if synced.send(pack).is_err() {
                     return;
                 }
@@ -116,7 +125,8 @@ impl Packer {
         self.sender()?.send(Message::Object { entry, stored }).map_err(|_| gone())
     }
 
-    /// Seals the open packs and returns every pack sealed since the last call, durable under its temporary name.
+    /// Seals the open packs and returns every pack sealed since the last call: durable, in its place, and not in the
+    /// catalogue yet.
     pub(super) fn seal(&self) -> Result<Vec<SealedPack>> {
         let state = self.lock();
         let State::Running { objects, answers, .. } = &*state else { return Err(gone()) };
@@ -149,6 +159,17 @@ impl Packer {
 
 fn gone() -> StoreError {
     StoreError::SessionFailed { detail: "its packer has stopped".into() }
+}
+
+/// Gives a sealed pack its name. The catalogue hears of it first, so that a crash leaves no file that nobody knows.
+fn place(store: &Store, session: SessionNo, mut pack: SealedPack) -> Result<SealedPack> {
+    let disk = store.options.disk.as_ref();
+    let (path, directory) = (store.layout.pack(&pack.id), store.layout.pack_dir(&pack.id));
+    store.catalogue.announce(Some(session), &pack.id.to_string())?;
+    disk.rename_new(&pack.path, &path).map_err(StoreError::io("rename into place", &path))?;
+    disk.sync_dir(&directory).map_err(StoreError::io("sync directory", &directory))?;
+    pack.path = path;
+    Ok(pack)
 }
 
 fn recycle(buffers: &Mutex<Vec<Vec<u8>>>, buffer: Vec<u8>) {
