@@ -22,6 +22,7 @@ pub mod layout;
 mod lock;
 pub mod memory;
 pub mod pack;
+mod parallel;
 pub mod progress;
 pub mod reach;
 mod rebuild;

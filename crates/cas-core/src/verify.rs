@@ -11,13 +11,13 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::catalogue::{Location, PackRow};
 use crate::error::{Result, StoreError};
 use crate::id::{ObjectId, PackId};
 use crate::keys;
 use crate::pack::{ENTRY_LEN, FooterRecord, PackReader};
+use crate::parallel;
 use crate::progress::{Progress, Task};
 use crate::reach::{Marker, References};
 use crate::store::{ReadContext, Store, Trust};
@@ -168,44 +168,35 @@ impl Store {
         progress: &dyn Progress,
     ) -> Result<()> {
         progress.begin(Task::Verify, Some(packs.iter().map(|row| row.stored).sum()));
-        let next = AtomicUsize::new(0);
         // Those whose pack is gone were counted with it.
         let gone = damaged.clone();
         let found = Mutex::new((report, damaged));
-        let work = || -> Result<()> {
-            let mut context = ReadContext::new()?;
-            let mut content = Vec::new();
-            while let Some(row) = packs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                for (id, location) in self.catalogue.objects_of(row.no)? {
-                    if gone.contains(&id) {
-                        continue;
-                    }
-                    let read = self.check_object(&id, &location, &mut context, &mut content);
-                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                    match read {
-                        Ok(()) => {
-                            found.0.objects_read += 1;
-                            found.0.bytes_read += u64::from(location.stored_len);
-                        }
-                        // gc has removed it since.
-                        Err(StoreError::MissingObject { .. }) => {}
-                        Err(error) => {
-                            found.0.add(true, format!("object {id} cannot be read"), Some(error));
-                            found.1.insert(id);
-                        }
-                    }
-                    drop(found);
-                    progress.advance(Task::Verify, u64::from(location.stored_len));
+        let state = || Ok((ReadContext::new()?, Vec::new()));
+        let check = |(context, content): &mut (ReadContext, Vec<u8>), row: &PackRow| {
+            for (id, location) in self.catalogue.objects_of(row.no)? {
+                if gone.contains(&id) {
+                    continue;
                 }
+                let read = self.check_object(&id, &location, context, content);
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                match read {
+                    Ok(()) => {
+                        found.0.objects_read += 1;
+                        found.0.bytes_read += u64::from(location.stored_len);
+                    }
+                    // gc has removed it since.
+                    Err(StoreError::MissingObject { .. }) => {}
+                    Err(error) => {
+                        found.0.add(true, format!("object {id} cannot be read"), Some(error));
+                        found.1.insert(id);
+                    }
+                }
+                drop(found);
+                progress.advance(Task::Verify, u64::from(location.stored_len));
             }
             Ok(())
         };
-        let result = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.threads()).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(StoreError::Bug { detail: "a checker panicked".into() }))
-            })
-        });
+        let result = parallel::for_each(self.threads(), packs, state, check);
         progress.end(Task::Verify);
         result
     }

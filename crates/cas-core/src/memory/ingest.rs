@@ -108,6 +108,7 @@ impl<'a> Ingest<'a> {
         };
         if let Some(root) = parent {
             ingest.parent = AddressMap::load(store, root, &mut ReadContext::new()?)?;
+            ingest.parent.forget_unusable(store)?;
             ingest.parent_prints = Prints::load(store, &root.id);
         }
         Ok(ingest)

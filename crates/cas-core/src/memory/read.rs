@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::map::{Extent, LeafMap, PagesRef, Target};
 use super::tree::{self, MapRoot};
 use super::{LEAF_PAGES, LEAF_SPAN, PAGE};
 use crate::error::{Result, StoreError};
 use crate::id::{Kind, ObjectId};
+use crate::parallel;
 use crate::progress::{Progress, Task};
 use crate::store::{ReadContext, Store};
 
@@ -149,23 +149,11 @@ impl Store {
             Ok(())
         })?;
         progress.begin(Task::Read, Some(root.bytes()));
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<()> {
-            let mut reader = LeafReader::new(self)?;
-            while let Some((number, id)) = leaves.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let read = reader.read(*number, id, sink);
-                // The others need not go on after a failure.
-                let bytes = read.inspect_err(|_| next.store(leaves.len(), Ordering::Relaxed))?;
-                progress.advance(Task::Read, bytes);
-            }
+        let read = |reader: &mut LeafReader<'_>, (number, id): &(u64, ObjectId)| {
+            progress.advance(Task::Read, reader.read(*number, id, sink)?);
             Ok(())
         };
-        let result = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.threads()).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(StoreError::Bug { detail: "a reader panicked".into() }))
-            })
-        });
+        let result = parallel::for_each(self.threads(), &leaves, || LeafReader::new(self), read);
         progress.end(Task::Read);
         result
     }

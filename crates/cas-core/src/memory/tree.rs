@@ -7,12 +7,13 @@
 //!           pages present below (varint)
 //! ```
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::{Result, StoreError};
 use crate::id::{Kind, ObjectId};
-use crate::memory::map::LeafMap;
+use crate::memory::map::{LeafMap, Page};
 use crate::memory::{LEAF_SPAN, PAGE};
 use crate::session::WriteSession;
 use crate::store::{ReadContext, Store};
@@ -124,6 +125,38 @@ impl AddressMap {
             Ok(())
         })?;
         Ok(map)
+    }
+
+    /// Forgets what a child must not refer to: leaves and pages that are not in the store, or in a pack that a running gc
+    /// is about to remove. They are then stored as if they had changed. A parent that a ref leads to loses nothing that
+    /// way but some sharing; one that no ref leads to any more may be half gone already.
+    pub(crate) fn forget_unusable(&mut self, store: &Store) -> Result<()> {
+        let mut usable: HashMap<ObjectId, bool> = HashMap::new();
+        for leaf in self.leaves.values_mut() {
+            let mut whole = true;
+            for object in &leaf.map.objects {
+                whole &= match usable.entry(object.id) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => *new.insert(store.catalogue.lookup_reusable(&object.id)?.is_some()),
+                };
+            }
+            if !whole {
+                let mut pages = leaf.map.unfold();
+                for page in &mut pages {
+                    if let Page::Stored { object, .. } = page
+                        && !usable[&object.id]
+                    {
+                        *page = Page::Absent;
+                    }
+                }
+                *leaf = LoadedLeaf { id: None, map: Arc::new(LeafMap::fold(&pages)) };
+            } else if let Some(id) = leaf.id
+                && store.catalogue.lookup_reusable(&id)?.is_none()
+            {
+                leaf.id = None;
+            }
+        }
+        Ok(())
     }
 
     /// Puts what is not stored yet and returns the root. Leaves without pages are left out.

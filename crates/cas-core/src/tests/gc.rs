@@ -484,3 +484,23 @@ fn many_small_packs_become_few() {
     let again = collect(&test.store);
     assert_eq!(again.packs_removed, 0, "a second gc finds nothing to do");
 }
+
+/// A parent that no ref leads to any more is not there for those who come after gc has looked: a child of it must not
+/// count on anything that is about to go.
+#[test]
+fn a_child_of_a_parent_that_is_being_collected_stands_on_its_own() {
+    let test = TestStore::plain();
+    let mut memory = Memory::default();
+    memory.fill(0x7000_0000_0000, 700, 1);
+    let parent = test.commit(&memory, None, "main");
+    test.store.refs().update(&[remove("main")]).unwrap();
+    let doomed: Vec<PackNo> = test.store.catalogue.packs().unwrap().iter().map(|pack| pack.no).collect();
+    test.store.catalogue.condemn(&doomed).unwrap();
+
+    memory.touch(0x7000_0000_0000, 5);
+    let child = test.commit(&memory, Some(&parent), "child");
+    test.store.catalogue.drop_packs(&doomed).unwrap();
+    test.store.recover().unwrap();
+    assert_eq!(test.read(&child), memory);
+    assert!(collect(&test.store).plan.unreadable.is_empty());
+}
