@@ -23,7 +23,9 @@
 //! whose lock is free knows that its process is dead, and removes what it had announced or not yet named
 //! ([`Store::recover`](crate::Store::recover)).
 //!
-//! An object that the store has already is not written again, unless its pack is condemned by a running gc.
+//! An object that the store has already is not written again, unless its pack is condemned by a running gc, or its copy does
+//! not fit its checksum: a commit must not acknowledge what was damaged before. (What a child shares with its parent by
+//! fingerprint is not looked at again; `verify` is for that.)
 
 mod packer;
 mod pool;
@@ -285,10 +287,17 @@ impl Shared {
         if lock_of(&self.unreadable).contains(id) {
             return Ok(true);
         }
-        let found = self.store.catalogue.lookup_reusable(id);
+        let found = self.store.catalogue.lookup_reusable(id).and_then(|place| match place {
+            Some(location) => Ok(Some(self.store.check_stored(id, location)?)),
+            None => Ok(None),
+        });
         // It counts as taken charge of and nobody will write it: whoever else has put it must not be able to commit.
         let fail = |error: &StoreError| self.fail(StoreError::SessionFailed { detail: error.to_string() });
-        Ok(found.inspect_err(fail)?.is_none())
+        let readable = found.inspect_err(fail)?;
+        if readable == Some(false) {
+            self.distrust(id);
+        }
+        Ok(readable != Some(true))
     }
 
     /// The store's copy of an object was found to be unreadable: a new one may take its place.

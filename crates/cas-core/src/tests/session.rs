@@ -156,3 +156,25 @@ fn a_panic_in_a_worker_fails_the_session_and_not_the_process() {
     assert_no_sessions(&test);
     Snapshot::take(&test.store, 1, "main").check(&test.store);
 }
+
+#[test]
+fn a_damaged_copy_is_not_counted_on() {
+    for test in [TestStore::plain(), TestStore::encrypted()] {
+        let content = noise(5, 100_000);
+        let put = || {
+            let session = test.store.write(&[]).unwrap();
+            let id = session.put(Kind::CHUNK, content.clone()).unwrap();
+            (id, session.commit(&[]).unwrap())
+        };
+        let (id, _) = put();
+        assert_eq!(put().1.new_objects, 0, "a good copy is");
+        let pack =
+            test.packs().into_iter().max_by_key(|path| std::fs::metadata(path).unwrap().len()).unwrap();
+        let mut bytes = std::fs::read(&pack).unwrap();
+        bytes[5000] ^= 1;
+        std::fs::write(&pack, bytes).unwrap();
+        assert!(matches!(test.store.get(Kind::CHUNK, &id), Err(crate::StoreError::Damaged { .. })));
+        assert_eq!(put().1.new_objects, 1);
+        assert_eq!(test.store.get(Kind::CHUNK, &id).unwrap(), content);
+    }
+}
