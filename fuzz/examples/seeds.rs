@@ -1,0 +1,102 @@
+//! Writes the first inputs of each fuzz target's corpus: `cargo run --example seeds` in `fuzz/`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use cas_core::archive::Follow;
+use cas_core::crypto::{KdfCost, Unlock};
+use cas_core::memory::{PageSource, Region};
+use cas_core::pack::{PackReader, TRAILER_LEN};
+use cas_core::progress::Silent;
+use cas_core::reach::NoReferences;
+use cas_core::refs::{Expected, RefChange};
+use cas_core::{Encryption, Kind, OpenOptions, Store};
+
+struct Pages;
+
+impl PageSource for Pages {
+    fn regions(&self) -> Vec<Region> {
+        vec![Region { start: 0x7f00_0000_3000, len: 40 * 4096 }]
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        for (n, page) in buffer.chunks_mut(4096).enumerate() {
+            let number = address / 4096 + n as u64;
+            page.fill(if number % 7 == 0 { 0 } else { u8::try_from(number % 251).unwrap() });
+        }
+        Ok(())
+    }
+}
+
+fn seed(target: &str, name: &str, bytes: &[u8]) {
+    let directory = Path::new("corpus").join(target);
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join(name), bytes).unwrap();
+}
+
+fn main() {
+    let directory = tempfile::tempdir().unwrap();
+    let unlock = Unlock::Passphrase("correct horse".to_owned().into());
+    let encryption = Encryption { unlocks: vec![unlock], cost: KdfCost::for_tests() };
+    for (name, encryption) in [("plain", None), ("sealed", Some(&encryption))] {
+        let root = directory.path().join(name);
+        let store = Store::init(&root, encryption, OpenOptions::default()).unwrap();
+        let session = store.write(&[]).unwrap();
+        let source: Arc<dyn PageSource> = Arc::new(Pages);
+        let (map, _) = session.put_memory(&source, None, &Silent).unwrap();
+        let text: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
+        let blob = session.put_blob(&mut &text[..], &Silent).unwrap();
+        let change = RefChange { name: "threads/main".into(), expected: Expected::Any, new: Some(map.id) };
+        session.commit(&[change]).unwrap();
+        seed("text_files", &format!("format-{name}"), &fs::read(root.join("format")).unwrap());
+        seed("text_files", &format!("ref-{name}"), &fs::read(root.join("refs/threads/main")).unwrap());
+        if let Ok(keyring) = fs::read(root.join("keyring")) {
+            seed("keyring", name, &keyring);
+        }
+        let layout = cas_core::layout::Layout::new(&root);
+        for (n, pack) in layout.list_packs().unwrap().iter().enumerate() {
+            let bytes = fs::read(layout.pack(pack)).unwrap();
+            seed("pack", &format!("header-{name}-{n}"), &bytes[..64]);
+            seed("pack", &format!("entry-{name}-{n}"), &bytes[64..136]);
+            seed("pack", &format!("trailer-{name}-{n}"), &bytes[bytes.len() - TRAILER_LEN..]);
+            let records = PackReader::open(&layout.pack(pack)).unwrap().footer(pack).unwrap();
+            let last = records.last().unwrap();
+            let footer = last.offset as usize + 72 + last.entry.stored_len as usize;
+            seed("pack", &format!("footer-{name}-{n}"), &bytes[footer..bytes.len() - TRAILER_LEN]);
+            if bytes.len() < 200_000 {
+                seed("salvage", &format!("{name}-{n}"), &bytes);
+            }
+        }
+        let mut objects = Vec::new();
+        store
+            .catalogue()
+            .for_each_object(&mut |id, location| {
+                objects.push((*id, location.kind));
+                Ok(())
+            })
+            .unwrap();
+        for (id, kind) in objects {
+            let target = match kind {
+                Kind::MAP_LEAF | Kind::MAP_NODE => "map",
+                Kind::CHUNK_LIST => "chunk_list",
+                _ => continue,
+            };
+            seed(target, &id.short(), &store.get(kind, &id).unwrap());
+        }
+        for (root, kind) in [(map.id, "map"), (blob.id, "blob")] {
+            let mut out = Vec::new();
+            store.export(&root, Follow::Strong, &NoReferences, &mut out, &Silent).unwrap();
+            if out.len() < 100_000 {
+                seed("archive", &format!("{kind}-{name}"), &out);
+            }
+        }
+    }
+    for entry in fs::read_dir("../crates/manifest/tests/fixtures/v1").unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "bin") {
+            seed("manifest_objects", path.file_stem().unwrap().to_str().unwrap(), &fs::read(&path).unwrap());
+        }
+    }
+}

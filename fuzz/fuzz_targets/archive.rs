@@ -1,0 +1,22 @@
+//! An export file that somebody hands us, imported into a store.
+#![no_main]
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use cas_core::progress::Silent;
+use cas_core::reach::NoReferences;
+use cas_core::{OpenOptions, Store, WriteSession};
+use libfuzzer_sys::fuzz_target;
+
+static SESSION: OnceLock<(tempfile::TempDir, WriteSession)> = OnceLock::new();
+
+fuzz_target!(|bytes: &[u8]| {
+    let (_, session) = SESSION.get_or_init(|| {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let store = Store::init(&directory.path().join("s"), None, OpenOptions::default()).unwrap();
+        let session = store.write(&[]).unwrap();
+        (directory, session)
+    });
+    let _ = session.import(Path::new("export"), &mut &bytes[..], &NoReferences, &Silent);
+});

@@ -1,0 +1,22 @@
+//! Commits, snapshots and trees. What is accepted encodes to the same bytes, and its references can be listed.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use manifest::{COMMIT, Commit, Header, ManifestObject, SNAPSHOT, Snapshot, TREE, Tree, references};
+
+fn check<T: ManifestObject>(kind: cas_core::Kind, bytes: &[u8]) {
+    if let Ok(object) = T::decode(bytes) {
+        assert_eq!(object.encode().unwrap(), bytes);
+        references(kind, bytes).unwrap();
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = Header::read(bytes);
+    check::<Commit>(COMMIT, bytes);
+    check::<Snapshot>(SNAPSHOT, bytes);
+    check::<Tree>(TREE, bytes);
+    for kind in [COMMIT, SNAPSHOT, TREE] {
+        let _ = references(kind, bytes);
+    }
+});
