@@ -14,7 +14,7 @@
 //! # How it is kept
 //!
 //! ```text
-//! caller ──jobs──> workers (hash, compress, seal) ──objects──> packer (append) ──full packs──> syncer (fsync)
+//! caller ──jobs──> workers (hash, compress, seal) ──objects──> packer (append) ──full packs──> syncers (fsync, rename)
 //! ```
 //!
 //! Every arrow is a bounded channel: a slow disk stops the caller, memory stays bounded. A pack is written under a

@@ -1,6 +1,6 @@
-//! The thread that fills packs, and the one that syncs them.
+//! The thread that fills packs, and those that sync them.
 //!
-//! There is one open pack per class. A pack that has reached its size goes to the syncer, so that the next one fills
+//! There is one open pack per class. A pack that has reached its size goes to a syncer, so that the next one fills
 //! while the last one is made durable and gets its name. The first failure of either is told to whoever hands over the next
 //! object: on a full disk a long write ends soon, not at its flush. Buffers travel in a circle: a worker takes one, the
 //! packer writes it out and puts it back, so that a long write does not keep asking the kernel for fresh pages.
@@ -21,8 +21,11 @@ pub(crate) const PACK_TARGET: u64 = 64 << 20;
 /// Objects that may wait for the packer.
 const WAITING_OBJECTS: usize = 16;
 
-/// Full packs that may wait for the syncer.
-const WAITING_PACKS: usize = 2;
+/// Full packs that may wait for a syncer. They lie in the page cache, not in our memory.
+const WAITING_PACKS: usize = 6;
+
+/// Two, because much of a sync is waiting: for the pack, for the catalogue's log, for the directory.
+const SYNCERS: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Packer {
@@ -95,17 +98,21 @@ impl Packer {
         };
         let failed = failure.clone();
         let packer = std::thread::spawn(move || fill(filling, &queue, &answer, &sealed, &failed));
-        let failed = failure.clone();
-        let syncer = std::thread::spawn(move || {
-            for pack in to_sync {
-                let placed = pack.seal().and_then(|pack| place(&syncing, session, pack));
-                let pack = placed.map_err(|error| failed.set(error)).ok();
-                if synced.send(pack).is_err() {
-                    return;
+        let sync = |_| {
+            let (to_sync, synced) = (to_sync.clone(), synced.clone());
+            let (store, failed) = (syncing.clone(), failure.clone());
+            std::thread::spawn(move || {
+                for pack in to_sync {
+                    let placed = PackWriter::seal(pack).and_then(|pack| place(&store, session, pack));
+                    let pack = placed.map_err(|error| failed.set(error)).ok();
+                    if synced.send(pack).is_err() {
+                        return;
+                    }
                 }
-            }
-        });
-        let state = State::Running { objects, answers, threads: vec![packer, syncer] };
+            })
+        };
+        let threads = std::iter::once(packer).chain((0..SYNCERS).map(sync)).collect();
+        let state = State::Running { objects, answers, threads };
         Self { state: Mutex::new(state), buffers, failure }
     }
 
@@ -134,11 +141,11 @@ impl Packer {
         answers.recv().map_err(|_| gone())?
     }
 
-    /// Ends both threads.
+    /// Ends the threads.
     pub(super) fn stop(&self) {
         let state = std::mem::replace(&mut *self.lock(), State::Stopped);
         let State::Running { objects, threads, .. } = state else { return };
-        // The packer ends when nobody can send any more, and the syncer after it.
+        // The packer ends when nobody can send any more, and the syncers after it.
         drop(objects);
         for thread in threads {
             let _ = thread.join();
