@@ -1,6 +1,6 @@
 //! Where each commit goes in a drawing of history: one row per commit, in lanes.
 //!
-//! Commits come as [`walk`](super::walk) gives them, children before parents. A child's line runs straight down in the
+//! Commits come as [`walk`](super::walk()) gives them, children before parents. A child's line runs straight down in the
 //! child's own lane and bends only in the row of its parent, so a thread keeps its lane for as long as it is on its own. A
 //! parent takes the leftmost lane of the lines that lead to it; the other lanes are free again below it. A commit that no
 //! line leads to starts a lane of its own, the leftmost free one.
