@@ -145,7 +145,7 @@ fn clean_up(layout: &Layout) -> Result<()> {
     litter.iter().try_for_each(|path| remove_if_there(path))
 }
 
-fn remove_database(path: &Path) -> Result<()> {
+pub(crate) fn remove_database(path: &Path) -> Result<()> {
     remove_if_there(path)?;
     remove_companions(path)
 }

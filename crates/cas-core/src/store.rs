@@ -19,6 +19,7 @@ use crate::keys::Keys;
 use crate::layout::{Format, Layout};
 use crate::lock;
 use crate::pack::PackReader;
+use crate::rebuild;
 use crate::refs::Refs;
 
 /// How many packs are kept open.
@@ -101,9 +102,15 @@ impl Store {
     /// was not finished is no store.
     pub fn init(root: &Path, encryption: Option<&Encryption>, options: OpenOptions) -> Result<Arc<Self>> {
         let layout = Layout::new(root);
-        if layout.format().exists() || layout.catalogue().exists() {
+        if layout.format().exists() {
             return Err(StoreError::AlreadyAStore { path: root.to_path_buf() });
         }
+        if !layout.list_packs()?.is_empty() {
+            let detail = "is not there, but packs are: this is a store that has lost it";
+            return Err(StoreError::damaged("format file", layout.format(), detail));
+        }
+        // An init that was cut short has left a catalogue, and nothing that it could be about.
+        rebuild::remove_database(&layout.catalogue())?;
         let disk = options.disk.clone();
         layout.create(disk.as_ref())?;
         let keys = encryption

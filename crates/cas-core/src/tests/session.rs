@@ -178,3 +178,19 @@ fn a_damaged_copy_is_not_counted_on() {
         assert_eq!(test.store.get(Kind::CHUNK, &id).unwrap(), content);
     }
 }
+
+#[test]
+fn an_init_that_was_cut_short_can_be_repeated_and_a_store_is_never_started_over() {
+    let test = TestStore::plain();
+    std::fs::remove_file(test.root.join("format")).unwrap();
+    let again = Store::init(&test.root, None, crate::OpenOptions::default()).unwrap();
+    let session = again.write(&[]).unwrap();
+    session.put(Kind::CHUNK, noise(1, 1000)).unwrap();
+    session.commit(&[]).unwrap();
+    let refused = Store::init(&test.root, None, crate::OpenOptions::default());
+    assert!(matches!(refused, Err(crate::StoreError::AlreadyAStore { .. })));
+    std::fs::remove_file(test.root.join("format")).unwrap();
+    let refused = Store::init(&test.root, None, crate::OpenOptions::default());
+    assert!(matches!(refused, Err(crate::StoreError::Damaged { .. })), "there are packs");
+    assert_eq!(test.packs().len(), 1);
+}
