@@ -99,8 +99,13 @@ pub fn random_name() -> Result<String> {
 /// Random bytes from the operating system.
 pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| StoreError::NoEntropy { detail: error.to_string() })?;
+    fill_random(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The same in place, for secrets that should not be copied about.
+pub(crate) fn fill_random(buffer: &mut [u8]) -> Result<()> {
+    getrandom::fill(buffer).map_err(|error| StoreError::NoEntropy { detail: error.to_string() })
 }
 
 /// Replaces the small file `path` by `content` so that a crash leaves the old or the new content, never a mixture.

@@ -74,7 +74,8 @@ pub use unlock::{KdfCost, MIN_KEY_FILE_LEN, Unlock};
 
 use zeroize::Zeroizing;
 
-use crate::error::{Result, StoreError};
+use crate::error::Result;
+use crate::fsio::fill_random;
 
 /// 32 secret bytes, wiped when dropped. On the heap, so that moving their owner leaves no copies behind.
 #[derive(Clone)]
@@ -108,8 +109,4 @@ impl Secret {
     fn bytes_mut(&mut self) -> &mut [u8; 32] {
         &mut self.0
     }
-}
-
-fn fill_random(buffer: &mut [u8]) -> Result<()> {
-    getrandom::fill(buffer).map_err(|error| StoreError::NoEntropy { detail: error.to_string() })
 }

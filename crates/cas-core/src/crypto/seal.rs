@@ -4,8 +4,9 @@ use std::fmt;
 
 use chacha20poly1305::{AeadInOut, KeyInit, Tag, XChaCha20Poly1305, XNonce};
 
-use super::{Secret, fill_random};
+use super::Secret;
 use crate::error::{Result, StoreError};
+use crate::fsio::fill_random;
 
 const NONCE_LEN: usize = 24;
 const TAG_LEN: usize = 16;

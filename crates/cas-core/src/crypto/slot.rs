@@ -6,10 +6,11 @@
 
 use std::io;
 
+use super::Secret;
 use super::seal::{SEAL_OVERHEAD, cipher, open, seal};
 use super::unlock::{KdfCost, Unlock, key_from_file, key_from_passphrase};
-use super::{Secret, fill_random};
 use crate::error::{Result, StoreError};
+use crate::fsio::fill_random;
 
 /// The most slots a keyring can have.
 pub const MAX_SLOTS: usize = 8;

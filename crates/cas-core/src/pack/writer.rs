@@ -55,11 +55,6 @@ impl PackWriter {
         Ok(Self { path: path.to_path_buf(), file, header, records: Vec::new(), len: HEADER_LEN as u64 })
     }
 
-    /// Its header.
-    pub fn header(&self) -> &PackHeader {
-        &self.header
-    }
-
     /// How long the file is so far.
     pub fn len(&self) -> u64 {
         self.len

@@ -19,7 +19,7 @@
 //!
 //! Every arrow is a bounded channel: a slow disk stops the caller, memory stays bounded. A pack is written under a
 //! temporary name that begins with the session's token, synced, announced in the catalogue, renamed, its directory
-//! synced, and only then entered into the catalogue, all packs of a flush in one transaction. Whoever finds a session
+//! synced, and only then entered into the catalogue, many packs of a flush in one transaction. Whoever finds a session
 //! whose lock is free knows that its process is dead, and removes what it had announced or not yet named
 //! ([`Store::recover`](crate::Store::recover)).
 //!
@@ -27,6 +27,7 @@
 //! not fit its checksum: a commit must not acknowledge what was damaged before. (What a child shares with its parent by
 //! fingerprint is not looked at again; `verify` is for that.)
 
+mod failure;
 mod packer;
 mod pool;
 
@@ -44,12 +45,13 @@ use crate::lock;
 use crate::pack::{Entry, PackClass, PackHeader, SealedPack, stored_checksum};
 use crate::refs::RefChange;
 use crate::store::Store;
+use failure::Failure;
 pub(crate) use packer::PACK_TARGET;
 use packer::Packer;
 pub(crate) use pool::Worker;
 use pool::{Job, Pool};
 
-/// How many sealed packs may wait for their catalogue entries before the session enters them on its own.
+/// How many packs a flush enters into the catalogue at a time. Bounds a transaction, not what a crash can lose.
 const PACKS_PER_TRANSACTION: usize = 64;
 
 /// What a session has written so far.
@@ -91,7 +93,7 @@ pub(crate) struct Shared {
     /// Objects that the store has and nobody can read: they are written again when they are put.
     unreadable: Mutex<HashSet<ObjectId>>,
     stats: Mutex<WriteStats>,
-    failure: Mutex<Option<StoreError>>,
+    failure: Failure,
     /// Seals objects. One key serves all packs of a session, so that workers can seal before it is known in which pack
     /// an object will lie; each object has a random nonce.
     key: Option<PackKey>,
@@ -125,7 +127,7 @@ impl Store {
             fresh: Mutex::default(),
             unreadable: Mutex::default(),
             stats: Mutex::default(),
-            failure: Mutex::default(),
+            failure: Failure::default(),
             key,
             packer,
         });
@@ -366,18 +368,11 @@ impl Shared {
 
     /// Remembers the first failure; every later call returns it.
     pub(crate) fn fail(&self, error: StoreError) {
-        lock_of(&self.failure).get_or_insert(error);
+        self.failure.set(error);
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        let mut failure = lock_of(&self.failure);
-        match failure.take() {
-            None => Ok(()),
-            Some(error) => {
-                *failure = Some(StoreError::SessionFailed { detail: error.to_string() });
-                Err(error)
-            }
-        }
+        self.failure.check()
     }
 }
 

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use super::failure::Failure;
 use crate::catalogue::SessionNo;
 use crate::error::{Result, StoreError};
 use crate::pack::{Entry, PackClass, PackWriter, SealedPack};
@@ -32,27 +33,6 @@ pub(super) struct Packer {
     state: Mutex<State>,
     buffers: Arc<Mutex<Vec<Vec<u8>>>>,
     failure: Failure,
-}
-
-/// What went wrong first. Told in full once, and in short to everybody after.
-#[derive(Clone, Debug, Default)]
-struct Failure(Arc<Mutex<Option<StoreError>>>);
-
-impl Failure {
-    fn set(&self, error: StoreError) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-    }
-
-    fn check(&self) -> Result<()> {
-        let mut failure = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(error) = failure.take() else { return Ok(()) };
-        let again = match &error {
-            StoreError::SessionFailed { detail } => detail.clone(),
-            error => error.to_string(),
-        };
-        *failure = Some(StoreError::SessionFailed { detail: again });
-        Err(error)
-    }
 }
 
 #[derive(Debug)]
