@@ -1,0 +1,2 @@
+//! The wire between the daemon and its clients.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! CRIU, the engine for process state, over its RPC.
+#![forbid(unsafe_code)]

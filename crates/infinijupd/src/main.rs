@@ -1,0 +1,4 @@
+//! The daemon `infinijupd`.
+#![forbid(unsafe_code)]
+
+fn main() {}

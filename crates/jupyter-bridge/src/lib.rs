@@ -1,0 +1,2 @@
+//! What a Jupyter kernel is.
+#![forbid(unsafe_code)]

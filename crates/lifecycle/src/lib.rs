@@ -1,0 +1,2 @@
+//! The pipelines: snapshot, rollback, branch, suspend, resume.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The small program that stands inside a session.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,2 @@
+//! How a session's processes live.
+#![forbid(unsafe_code)]
