@@ -1,2 +1,46 @@
 //! The wire between the daemon and its clients.
+//!
+//! Everything that crosses the Unix socket is one of these types, as JSON: requests and answers over HTTP, progress and
+//! events as server-sent events, errors as [`ErrorBody`]. Daemon and clients use the same definitions, and
+//! `docs/openapi.json` is made from them, so what is written down is what is spoken.
+//!
+//! The rules of `docs/scripting.md` hold here too: fields are added, never renamed, removed or given another type; a
+//! reader skips fields it does not know; a field without a value is `null`; sizes are bytes, times are RFC 3339 in UTC,
+//! durations are microseconds and say so in their name.
 #![forbid(unsafe_code)]
+
+mod error;
+mod event;
+mod history;
+mod job;
+mod operation;
+mod session;
+mod system;
+mod text;
+
+pub use error::{ErrorBody, exit};
+pub use event::{Event, EventKind};
+pub use history::{
+    Author, Change, CommitView, Commits, Diff, DiffTotals, FileDiff, MappingDiff, ProcessDiff,
+};
+pub use job::{Job, JobKind, JobResult, JobState, Jobs, Step};
+pub use operation::{
+    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, ExecOutcome,
+    ExecRequest, RestoreRequest, RestoredOutcome, RollbackOutcome, RollbackRequest, SnapshotOutcome,
+    SnapshotRequest, StopRequest, SuspendOutcome, TimedStep, Uncaptured,
+};
+pub use session::{
+    EnvVar, FilePolicy, Forward, KernelView, Network, Origin, SessionState, SessionView, Sessions, Start,
+    StartRequest,
+};
+pub use system::{Doctor, Finding, FindingState, StoreView, Version};
+pub use text::Text;
+
+/// Where the daemon listens unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/infinijup/infinijupd.sock";
+
+/// The environment variable that names another socket, for the daemon and its clients.
+pub const SOCKET_VARIABLE: &str = "INFINIJUP_SOCKET";
+
+/// The version of this wire; the first part of every path (`/v1/…`).
+pub const API_VERSION: u32 = 1;

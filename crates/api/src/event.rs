@@ -1,0 +1,97 @@
+//! Events: what happened, as it happens.
+//!
+//! `GET /v1/events` and `GET /v1/jobs/{id}/events` are streams of server-sent events. The `id:` of each is its number,
+//! `event:` its kind, `data:` an [`Event`] as one line of JSON. A client that comes back with `Last-Event-ID` gets what
+//! it missed, as far as the daemon still has it; if it has not, an event of the kind [`EventKind::Missed`] comes first.
+//! Numbers begin anew when the daemon is restarted; a number that is not known gives the same `missed`.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Job, Step};
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A job began; `job` has it.
+    JobBegan,
+    /// A step began, went on or ended; `step` has it.
+    JobStep,
+    /// A job ended; `job` has it. The last event of a job's own stream.
+    JobEnded,
+    /// A session was started, attached or branched off.
+    SessionStarted,
+    /// A session's main command ended.
+    SessionEnded,
+    /// A session's processes could not be brought back.
+    SessionFailed,
+    /// A snapshot was taken; `commit` has it.
+    SnapshotTaken,
+    /// A session was rolled back; `commit` has the snapshot it is at.
+    RolledBack,
+    /// A session was put to sleep.
+    Suspended,
+    /// A session was woken.
+    Resumed,
+    /// A session was removed.
+    SessionRemoved,
+    /// Events before this one are lost to this client.
+    Missed,
+    /// A kind that this program does not know yet.
+    #[serde(other)]
+    Other,
+}
+
+impl EventKind {
+    /// As on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::JobBegan => "job_began",
+            Self::JobStep => "job_step",
+            Self::JobEnded => "job_ended",
+            Self::SessionStarted => "session_started",
+            Self::SessionEnded => "session_ended",
+            Self::SessionFailed => "session_failed",
+            Self::SnapshotTaken => "snapshot_taken",
+            Self::RolledBack => "rolled_back",
+            Self::Suspended => "suspended",
+            Self::Resumed => "resumed",
+            Self::SessionRemoved => "session_removed",
+            Self::Missed => "missed",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its number: later is larger, and there are gaps where events were other people's.
+    pub id: u64,
+    /// When.
+    pub time: String,
+    /// What.
+    pub kind: EventKind,
+    /// In which session.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Whose session or job it is.
+    #[serde(default)]
+    pub owner_uid: Option<u32>,
+    /// By which job.
+    #[serde(default)]
+    pub job_id: Option<String>,
+    /// The job, when it began or ended.
+    #[serde(default)]
+    pub job: Option<Box<Job>>,
+    /// The step.
+    #[serde(default)]
+    pub step: Option<Step>,
+    /// The snapshot.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// More, for people.
+    #[serde(default)]
+    pub detail: Option<String>,
+}

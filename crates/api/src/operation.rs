@@ -1,0 +1,207 @@
+//! What can be done with a session: the requests and their outcomes.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{FilePolicy, SessionView, Text};
+
+/// One step of a pipeline and how long it took.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TimedStep {
+    /// Its name.
+    pub name: String,
+    /// How long it took.
+    pub micros: u64,
+}
+
+/// Something that a snapshot does not hold.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Uncaptured {
+    /// What.
+    pub path: Text,
+    /// Why not.
+    pub reason: String,
+}
+
+/// `POST /v1/sessions/{id}/snapshot`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SnapshotRequest {
+    /// What it is, for the history.
+    pub message: Option<String>,
+    /// A name that leads to it.
+    pub tag: Option<String>,
+    /// Another policy than the session's own, for this one only.
+    pub files: Option<FilePolicy>,
+    /// A command that runs in the session before it is frozen; the snapshot is given up if it fails.
+    pub quiesce: Option<Vec<Text>>,
+}
+
+/// A snapshot was taken.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotOutcome {
+    /// Its id.
+    pub commit: String,
+    /// How long the processes stood still.
+    pub frozen_us: u64,
+    /// How long all of it took.
+    pub total_us: u64,
+    /// How much the store grew by.
+    pub new_bytes: u64,
+    /// How much memory it holds.
+    pub memory_bytes: u64,
+    /// What it does not hold.
+    pub not_captured: Vec<Uncaptured>,
+    /// What else should be known.
+    pub warnings: Vec<String>,
+    /// Where the time went.
+    pub steps: Vec<TimedStep>,
+}
+
+/// `POST /v1/sessions/{id}/rollback`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RollbackRequest {
+    /// A snapshot: an id or the beginning of one, a tag, a thread, with `~N` for the Nth before it.
+    pub to: String,
+    /// Go on although files were changed by somebody else.
+    #[serde(default)]
+    pub force: bool,
+    /// Whether files are put back too.
+    #[serde(default = "yes")]
+    pub files: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A session was rolled back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RollbackOutcome {
+    /// The snapshot it is at now.
+    pub commit: String,
+    /// The snapshot of how it was before.
+    pub automatic: String,
+    /// Files that somebody else had changed; they were overwritten, and are in `automatic`.
+    pub changed_by_others: Vec<Text>,
+    /// Connections that could not be kept.
+    pub closed_connections: Vec<String>,
+    /// What else should be known.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Where the time went.
+    pub steps: Vec<TimedStep>,
+}
+
+/// `POST /v1/sessions/{id}/branch`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BranchRequest {
+    /// The snapshot to begin with; a new one is taken if not given.
+    pub from: Option<String>,
+    /// The branch's name; `NAME-1`, `NAME-2` … if there are several.
+    pub name: Option<String>,
+    /// How many; one if not given.
+    pub count: Option<u32>,
+}
+
+/// A branch was made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct BranchOutcome {
+    /// The new session.
+    pub session: SessionView,
+    /// Files that it has open for writing together with the original.
+    pub shared: Vec<Text>,
+    /// What else should be known.
+    pub warnings: Vec<String>,
+}
+
+/// A session was put to sleep.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SuspendOutcome {
+    /// The snapshot that it will come back from.
+    pub commit: String,
+    /// How much memory it gave back.
+    pub freed_bytes: u64,
+    /// What should be known.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// `POST /v1/sessions/{id}/stop`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StopRequest {
+    /// How long the processes have to end by themselves before they are killed; ten seconds if not given.
+    pub grace_ms: Option<u64>,
+}
+
+/// `POST /v1/sessions/{id}/exec`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecRequest {
+    /// The program and its arguments.
+    pub argv: Vec<Text>,
+}
+
+/// A command has run in a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ExecOutcome {
+    /// Its exit code, or minus the signal that ended it.
+    pub status: i32,
+    /// What it wrote to its standard output.
+    pub stdout: Text,
+    /// What it wrote to its standard error.
+    pub stderr: Text,
+}
+
+/// `POST /v1/attach`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachRequest {
+    /// The root of a process tree of the caller's, as the caller sees it.
+    pub pid: i32,
+    /// A name for the session.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// `POST /v1/checkpoint`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointRequest {
+    /// The root of a process tree of the caller's.
+    pub pid: i32,
+    /// A directory for the images, absolute; it is made with the caller's rights and must be empty if it exists.
+    pub directory: Text,
+    /// Whether the processes go on.
+    #[serde(default = "yes")]
+    pub leave_running: bool,
+}
+
+/// A process tree was written to a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CheckpointOutcome {
+    /// Where.
+    pub directory: Text,
+    /// How long the processes stood still.
+    pub frozen_us: u64,
+    /// How much was written.
+    pub bytes: u64,
+}
+
+/// `POST /v1/restore`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreRequest {
+    /// A directory that `checkpoint` wrote.
+    pub directory: Text,
+}
+
+/// A process tree was brought back from a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RestoredOutcome {
+    /// Its root.
+    pub pid: i32,
+}

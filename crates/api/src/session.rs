@@ -1,0 +1,224 @@
+//! Sessions: how one is asked for, and how one looks.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Text;
+
+/// What a session runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Start {
+    /// A command.
+    Command {
+        /// The program and its arguments; the program is looked for in the `PATH` of the request's environment.
+        argv: Vec<Text>,
+    },
+    /// A Jupyter kernel.
+    Kernel {
+        /// The name of a kernelspec, as `jupyter kernelspec list` shows it; `python3` if not given.
+        #[serde(default)]
+        spec: Option<String>,
+    },
+}
+
+/// One variable of the environment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EnvVar {
+    /// Before the `=`.
+    pub name: Text,
+    /// After it.
+    pub value: Text,
+}
+
+/// Which network a session sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// Its own; the daemon forwards the ports of a kernel from loopback.
+    #[default]
+    Private,
+    /// The machine's. Such a session cannot be branched while the original is listening.
+    Host,
+}
+
+/// Which files a snapshot takes along and a rollback puts back.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FilePolicy {
+    /// The notebook, and every file that a process of the session has open for writing.
+    #[default]
+    Open,
+    /// The workspace too.
+    Tree {
+        /// Patterns of paths to take; all if empty.
+        #[serde(default)]
+        include: Vec<String>,
+        /// Patterns of paths to leave out.
+        #[serde(default)]
+        exclude: Vec<String>,
+        /// The most that may be taken; `null` for the daemon's own limit.
+        #[serde(default)]
+        max_bytes: Option<u64>,
+    },
+    /// None.
+    None,
+}
+
+/// `POST /v1/sessions`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartRequest {
+    /// A name of the caller's choice, unique among their sessions; one is made up if not given.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What to run.
+    pub start: Start,
+    /// The working directory, absolute.
+    pub cwd: Text,
+    /// The whole environment; nothing is added but what the session needs itself.
+    #[serde(default)]
+    pub env: Vec<EnvVar>,
+    /// Which network it sees.
+    #[serde(default)]
+    pub network: Network,
+    /// Whether a private network has a way out.
+    #[serde(default)]
+    pub outside: bool,
+    /// The directory that a branch gets a copy of; the working directory if not given.
+    #[serde(default)]
+    pub workspace: Option<Text>,
+    /// Which files belong to a snapshot.
+    #[serde(default)]
+    pub files: FilePolicy,
+    /// The most memory that all its processes may take together, in bytes.
+    #[serde(default)]
+    pub memory_limit: Option<u64>,
+    /// The most processes and threads that it may have.
+    #[serde(default)]
+    pub pids_limit: Option<u64>,
+    /// Further commands that live, are captured and come back with the first.
+    #[serde(default)]
+    pub sidecars: Vec<Vec<Text>>,
+}
+
+/// What a session is doing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// Its processes are being made.
+    Starting,
+    /// They run.
+    Running,
+    /// They were ended after a snapshot, and can be brought back.
+    Suspended,
+    /// The main command has ended by itself or was stopped.
+    Ended,
+    /// They could not be brought back by themselves; `resume` or a rollback may.
+    Failed,
+}
+
+impl SessionState {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Starting, Self::Running, Self::Suspended, Self::Ended, Self::Failed];
+
+    /// As on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Suspended => "suspended",
+            Self::Ended => "ended",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a client needs to talk to a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct KernelView {
+    /// A connection file that works outside the session.
+    pub connection_file: Text,
+    /// The kernelspec's name.
+    #[serde(default)]
+    pub kernel_name: Option<String>,
+}
+
+/// A port of the session that can be reached from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Forward {
+    /// On 127.0.0.1 of the machine.
+    pub outside: u16,
+    /// On 127.0.0.1 of the session.
+    pub inside: u16,
+}
+
+/// Where a branch comes from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Origin {
+    /// The session it was branched off.
+    pub session: String,
+    /// The snapshot it began with.
+    pub commit: String,
+}
+
+/// A session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SessionView {
+    /// Never given to another.
+    pub id: String,
+    /// The name that people use.
+    pub name: String,
+    /// Whose it is.
+    pub owner_uid: u32,
+    /// Their name.
+    pub owner: String,
+    /// What it is doing.
+    pub state: SessionState,
+    /// Why it failed, if it did.
+    #[serde(default)]
+    pub failure: Option<String>,
+    /// What it runs.
+    pub command: Vec<Text>,
+    /// In which directory.
+    pub cwd: Text,
+    /// Its workspace, as it can be opened from outside.
+    #[serde(default)]
+    pub workspace: Option<Text>,
+    /// Its first process, as seen from outside; `null` if it has none now.
+    #[serde(default)]
+    pub pid: Option<i32>,
+    /// Which network it sees.
+    pub network: Network,
+    /// How to reach it, if it is a kernel.
+    #[serde(default)]
+    pub kernel: Option<KernelView>,
+    /// Which ports lead in.
+    #[serde(default)]
+    pub ports: Vec<Forward>,
+    /// The thread its snapshots go to.
+    pub thread: String,
+    /// Its newest snapshot.
+    #[serde(default)]
+    pub head: Option<String>,
+    /// Where it was branched off.
+    #[serde(default)]
+    pub parent: Option<Origin>,
+    /// When it was started.
+    pub created: String,
+    /// How its main command ended: the exit code, or minus the signal.
+    #[serde(default)]
+    pub exit: Option<i32>,
+    /// Which files belong to its snapshots.
+    pub files: FilePolicy,
+    /// How much memory its processes take now.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+}
+
+/// The answer of `GET /v1/sessions`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Sessions {
+    /// Oldest first.
+    pub sessions: Vec<SessionView>,
+}
