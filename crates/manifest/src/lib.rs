@@ -6,7 +6,7 @@
 //! ```text
 //! commit ──► parent commits            who, when, why; a thread or a tag points here
 //!   │
-//!   └─► snapshot                       named sections: criu, memory, gpu, workspace, notebook, host, label
+//!   └─► snapshot                       named sections: criu, memory, gpu, workspace, outside, notebook …
 //!         ├─► memory maps, blobs       process memory and CRIU's images
 //!         └─► tree ─► trees, blobs     the directories and files of the workspace
 //! ```

@@ -8,7 +8,7 @@ mod sections;
 
 pub use sections::{
     AddressSpace, CriuSection, GpuProcess, GpuSection, HostSection, LabelSection, MemorySection, NotCaptured,
-    NotebookSection, WorkspacePolicy, WorkspaceSection,
+    NotebookSection, OutsideSection, WorkspacePolicy, WorkspaceSection,
 };
 
 use std::collections::BTreeMap;

@@ -49,6 +49,14 @@ fn blob(section: &Section, root: &Root) -> Result<BlobRef> {
     }
 }
 
+fn tree(section: &Section) -> Result<Option<(ObjectId, u64)>> {
+    match section.root("tree") {
+        None => Ok(None),
+        Some(Root { target: RootTarget::Tree(id), bytes, .. }) => Ok(Some((*id, *bytes))),
+        Some(_) => Err(fault(section, "root `tree` is not a tree")),
+    }
+}
+
 /// `memory`: the contents of address spaces.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct MemorySection {
@@ -201,15 +209,45 @@ impl TypedSection for WorkspaceSection {
 
     fn read(section: &Section) -> Result<Self> {
         let WorkspaceAttributes { policy, root, not_captured } = attributes(section)?;
-        let tree = match section.root("tree") {
-            None => None,
-            Some(Root { target: RootTarget::Tree(id), bytes, .. }) => Some((*id, *bytes)),
-            Some(_) => return Err(fault(section, "root `tree` is not a tree")),
-        };
+        let tree = tree(section)?;
         if tree.is_none() && policy != WorkspacePolicy::None {
             return Err(fault(section, "it has no root `tree`"));
         }
         Ok(Self { policy, root, tree, not_captured })
+    }
+}
+
+/// `outside`: files that belong to the state and are not in the workspace.
+///
+/// The tree is one from `/`, with the directories that lead to a file and nothing else. A file without content was open for
+/// reading: a restore needs it as it was, so its size and times are here to be compared.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct OutsideSection {
+    /// The tree and how many bytes its files have; absent if there are none.
+    pub tree: Option<(ObjectId, u64)>,
+    /// What a restore will not bring back.
+    pub not_captured: Vec<NotCaptured>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OutsideAttributes {
+    not_captured: Vec<NotCaptured>,
+}
+
+impl TypedSection for OutsideSection {
+    const NAME: &str = "outside";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        section::<Self>(
+            OutsideAttributes { not_captured: self.not_captured.clone() },
+            self.tree.map(|(tree, bytes)| Root::tree("tree", tree, bytes)).into_iter().collect(),
+        )
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        let OutsideAttributes { not_captured } = attributes(section)?;
+        Ok(Self { tree: tree(section)?, not_captured })
     }
 }
 
@@ -354,6 +392,11 @@ mod tests {
             fields: [("a".into(), "b".into())].into(),
         });
         through_bytes(&HostSection::default());
+        through_bytes(&OutsideSection::default());
+        through_bytes(&OutsideSection {
+            tree: Some((id(5), 12)),
+            not_captured: vec![NotCaptured { path: "/var/log/x".into(), reason: "permission denied".into() }],
+        });
         through_bytes(&NotebookSection {
             path: ByteText::new(*b"n\xff.ipynb"),
             content: blob(3),
