@@ -145,6 +145,8 @@ reasons! {
     Idle = "idle",
     /// Automatic: the session was about to go back, and this keeps where it was.
     BeforeRollback = "before-rollback",
+    /// The session went back: the first parent is what was left, the second what was gone back to.
+    Rollback = "rollback",
     /// Automatic: the kernel was about to be restarted.
     BeforeRestart = "before-restart",
     /// Automatic: the kernel was about to be shut down.
@@ -159,7 +161,7 @@ impl CommitReason {
     /// Whether nobody asked for it. Automatic snapshots are the first that a retention policy lets go. One that we do not
     /// know is not automatic: it is kept.
     pub fn is_automatic(&self) -> bool {
-        !matches!(self, Self::Manual | Self::Suspend | Self::Branch | Self::Other(_))
+        !matches!(self, Self::Manual | Self::Rollback | Self::Suspend | Self::Branch | Self::Other(_))
     }
 }
 

@@ -19,8 +19,8 @@
 //! * **What cannot be understood is refused, never skipped.** A newer format version, an unknown flag or an unknown kind
 //!   of reference is an error with a way out.
 //!
-//! The crate does no I/O of its own: [`ObjectSource`] and [`ObjectSink`] are what it needs of a store. The one exception
-//! is [`host::probe`], which reads `/proc`.
+//! The objects do no I/O of their own: [`ObjectSource`] and [`ObjectSink`] are what they need of a store. [`stored`] ties them
+//! to the real one, [`history::resolve`] looks names up in it, and [`host::probe`] reads `/proc`.
 #![forbid(unsafe_code)]
 
 mod canonical;
@@ -32,6 +32,7 @@ mod names;
 mod object;
 mod reference;
 pub mod snapshot;
+pub mod stored;
 pub mod tree;
 mod wire;
 

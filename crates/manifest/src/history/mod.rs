@@ -1,7 +1,9 @@
 //! History: commits and their parents, as a directed graph without cycles (an id covers its parents' ids).
 
 mod graph;
+mod revision;
 mod walk;
 
 pub use graph::{Edge, Graph, Row, layout};
+pub use revision::{RevisionError, resolve, with_prefix};
 pub use walk::{Walk, is_ancestor, walk};
