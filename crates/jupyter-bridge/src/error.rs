@@ -1,0 +1,128 @@
+//! What can go wrong with a kernelspec or a connection file. The rules are those of `cas_core::error`: a stable code with a
+//! page under `docs/errors/`, a class, a hint where there is a way out, and the cause as `source`, not in the text.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of most calls here.
+pub type Result<T, E = JupyterError> = std::result::Result<T, E>;
+
+/// What kind of trouble it is; decides exit code and whether trying again can help.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// What was asked for cannot be.
+    Usage,
+    /// The machine is in the way.
+    Environment,
+}
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JupyterError {
+    /// The operating system refused.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// A verb: "read", "write" …
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No kernelspec has this name.
+    #[error("there is no kernelspec `{name}`")]
+    NotFound {
+        /// The name.
+        name: String,
+        /// What there is instead.
+        known: Vec<String>,
+        /// Where was looked.
+        searched: Vec<PathBuf>,
+    },
+    /// Not a name for a kernelspec.
+    #[error("`{name}` cannot name a kernelspec: only letters, digits, `.`, `_` and `-` may be in it")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// A `kernel.json` makes no sense.
+    #[error("kernelspec `{}` makes no sense: {detail}", path.display())]
+    Kernelspec {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A connection file makes no sense.
+    #[error("connection file `{}` makes no sense: {detail}", path.display())]
+    Connection {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A kernel shall listen in a way that a snapshot cannot keep.
+    #[error("connection file `{}` asks for transport `{transport}`, only `tcp` can be used", path.display())]
+    Transport {
+        /// The file.
+        path: PathBuf,
+        /// What it asks for.
+        transport: String,
+    },
+    /// The operating system gave no random bytes.
+    #[error("no random bytes for the key of a connection file: {detail}")]
+    NoEntropy {
+        /// Its word.
+        detail: String,
+    },
+}
+
+impl JupyterError {
+    /// Attaches what was being done to an I/O error.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// The stable code, the name of a page under `docs/errors/`.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "IJ-J001",
+            Self::NotFound { .. } => "IJ-J002",
+            Self::Name { .. } => "IJ-J003",
+            Self::Kernelspec { .. } => "IJ-J010",
+            Self::Connection { .. } => "IJ-J011",
+            Self::Transport { .. } => "IJ-J012",
+            Self::NoEntropy { .. } => "IJ-J020",
+        }
+    }
+
+    /// What kind of trouble this is.
+    pub const fn class(&self) -> Class {
+        match self {
+            Self::Io { .. } | Self::NoEntropy { .. } => Class::Environment,
+            Self::NotFound { .. }
+            | Self::Name { .. }
+            | Self::Kernelspec { .. }
+            | Self::Connection { .. }
+            | Self::Transport { .. } => Class::Usage,
+        }
+    }
+
+    /// What to do next, where there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFound { known, .. } if !known.is_empty() => {
+                Some(format!("there is {}", known.join(", ")))
+            }
+            Self::NotFound { .. } => {
+                Some("install one, for example with `python3 -m ipykernel install --user`".to_owned())
+            }
+            Self::Transport { .. } => Some(
+                "two branches of such a kernel would listen at the same path; let it use `tcp`".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
