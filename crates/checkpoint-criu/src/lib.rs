@@ -1,2 +1,29 @@
 //! CRIU, the engine for process state, over its RPC.
+//!
+//! [`Criu`] finds the program and asks it for dumps and restores. Each call starts a worker (`criu swrk`) with one end of a socket
+//! pair, sends one request, answers the worker's notifications through [`Hooks`], and ends with a result, CRIU's own evidence of a
+//! failure, or a time limit. After each of these the state of the processes is defined, and told: [`TreeState`].
+//!
+//! [`images`] reads what a dump has written.
 #![forbid(unsafe_code)]
+
+mod criu;
+mod error;
+mod evidence;
+mod explain;
+mod hooks;
+pub mod images;
+mod options;
+mod release;
+
+pub use criu::{Criu, Dumped, Features, Probe, Restored};
+pub use error::{Action, Class, CriuError, Result, TreeState};
+pub use evidence::Evidence;
+pub use explain::{Explanation, explain};
+pub use hooks::{Event, Hooks, NoHooks};
+pub use images::DumpStats;
+pub use options::{
+    DEFAULT_TIME_LIMIT, DumpOptions, ExternalMount, ExternalNetwork, Leave, MemoryPath, RestoreOptions,
+    Runner,
+};
+pub use release::release;

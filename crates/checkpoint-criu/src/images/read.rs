@@ -1,0 +1,434 @@
+//! From a directory of image files to messages.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use prost::Message;
+
+use super::files::FileFrame;
+use super::memory::PagemapHead;
+use super::{
+    Core, DumpStats, Fd, FileEntry, FileKind, Fs, Ghost, GhostFile, Ids, Inventory, MemfdInode, Mm,
+    Mountpoint, Pagemap, PagemapEntry, PstreeEntry, Remap, Seccomp, Stats, TtyInfo, UserNamespace,
+};
+use crate::error::{CriuError, Result};
+
+/// First word of an image file, and of a file about CRIU itself.
+const COMMON: u32 = 0x5456_4319;
+const SERVICE: u32 = 0x5510_5940;
+
+/// The second word, by the sort of file.
+pub(super) mod magic {
+    pub(in super::super) const INVENTORY: u32 = 0x5831_3116;
+    pub(in super::super) const PSTREE: u32 = 0x5027_3030;
+    pub(in super::super) const FDINFO: u32 = 0x5621_3732;
+    pub(in super::super) const PAGEMAP: u32 = 0x5608_4025;
+    pub(in super::super) const CORE: u32 = 0x5505_3847;
+    pub(in super::super) const IDS: u32 = 0x5443_2030;
+    pub(in super::super) const FS: u32 = 0x5140_3912;
+    pub(in super::super) const MM: u32 = 0x5749_2820;
+    pub(in super::super) const REMAP_FPATH: u32 = 0x5913_3954;
+    pub(in super::super) const GHOST_FILE: u32 = 0x5258_3605;
+    pub(in super::super) const MNTS: u32 = 0x5556_3928;
+    pub(in super::super) const TTY_INFO: u32 = 0x5945_3036;
+    pub(in super::super) const SECCOMP: u32 = 0x6441_3049;
+    pub(in super::super) const USERNS: u32 = 0x5547_4906;
+    pub(in super::super) const FILES: u32 = 0x5630_3138;
+    pub(in super::super) const MEMFD_INODE: u32 = 0x4845_3499;
+    pub(in super::super) const STATS: u32 = 0x5709_3306;
+}
+
+/// The largest image of messages that is read: a tree with a hundred thousand open files needs 10 MiB.
+const MAX_IMAGE: u64 = 64 << 20;
+/// Pagemaps grow with memory: this is enough for 64 GiB in single pages.
+const MAX_PAGEMAP: u64 = 512 << 20;
+
+/// A directory of images.
+#[derive(Clone, Debug)]
+pub struct Images {
+    dir: PathBuf,
+}
+
+impl Images {
+    /// The images in `dir`, which must have an inventory.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self> {
+        let images = Self { dir: dir.into() };
+        images.inventory()?;
+        Ok(images)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Names of all files in the directory, sorted.
+    pub fn names(&self) -> Result<Vec<OsString>> {
+        let entries = fs::read_dir(&self.dir).map_err(CriuError::io("list", &self.dir))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            names.push(entry.map_err(CriuError::io("list", &self.dir))?.file_name());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// About the dump as a whole.
+    pub fn inventory(&self) -> Result<Inventory> {
+        self.one("inventory.img", magic::INVENTORY)
+    }
+
+    /// The processes.
+    pub fn pstree(&self) -> Result<Vec<PstreeEntry>> {
+        self.all("pstree.img", magic::PSTREE)
+    }
+
+    /// The thread `tid`; a process by its pid.
+    pub fn core(&self, tid: u32) -> Result<Core> {
+        self.one(&format!("core-{tid}.img"), magic::CORE)
+    }
+
+    /// What the process `pid` shares with others, and its namespaces.
+    pub fn ids(&self, pid: u32) -> Result<Ids> {
+        self.one(&format!("ids-{pid}.img"), magic::IDS)
+    }
+
+    /// The address space of the process `pid`.
+    pub fn mm(&self, pid: u32) -> Result<Mm> {
+        self.one(&format!("mm-{pid}.img"), magic::MM)
+    }
+
+    /// Working directory and root of the process `pid`.
+    pub fn fs(&self, pid: u32) -> Result<Fs> {
+        self.one(&format!("fs-{pid}.img"), magic::FS)
+    }
+
+    /// The descriptors of a table of descriptors: [`Ids::files`].
+    pub fn fdinfo(&self, files_id: u32) -> Result<Vec<Fd>> {
+        self.all(&format!("fdinfo-{files_id}.img"), magic::FDINFO)
+    }
+
+    /// Which pages of the process `pid` are in which pages file.
+    pub fn pagemap(&self, pid: u32) -> Result<Pagemap> {
+        self.pagemap_of(&format!("pagemap-{pid}.img"))
+    }
+
+    /// The same for each segment of shared memory, by its number.
+    pub fn shmem_pagemaps(&self) -> Result<Vec<(u64, Pagemap)>> {
+        let mut maps = Vec::new();
+        for (number, name) in self.numbered("pagemap-shmem-", 10)? {
+            maps.push((number, self.pagemap_of(&name)?));
+        }
+        Ok(maps)
+    }
+
+    /// Everything that has a descriptor, or is mapped, or is a working directory.
+    pub fn files(&self) -> Result<Vec<FileEntry>> {
+        let path = self.dir.join("files.img");
+        let frames: Vec<FileFrame> = self.all("files.img", magic::FILES)?;
+        frames.into_iter().map(|frame| file_entry(&path, frame)).collect()
+    }
+
+    /// The mounts of each mount namespace, by its number.
+    pub fn mountpoints(&self) -> Result<Vec<(u32, Vec<Mountpoint>)>> {
+        let mut namespaces = Vec::new();
+        for (number, name) in self.numbered("mountpoints-", 10)? {
+            let mounts: Vec<Mountpoint> = self.all(&name, magic::MNTS)?;
+            for mount in &mounts {
+                let texts = [&mount.root, &mount.mountpoint, &mount.source, &mount.options];
+                let more = [&mount.fsname, &mount.ext_key].into_iter().flatten();
+                for text in texts.into_iter().chain(more) {
+                    no_nul(&self.dir.join(&name), text)?;
+                }
+            }
+            namespaces.push((narrow(&self.dir.join(&name), number)?, mounts));
+        }
+        Ok(namespaces)
+    }
+
+    /// Deleted files whose content is in the images.
+    pub fn ghosts(&self) -> Result<Vec<Ghost>> {
+        let mut ghosts = Vec::new();
+        for (number, name) in self.numbered("ghost-file-", 16)? {
+            let path = self.dir.join(&name);
+            let head = read_head(&path, MAX_IMAGE)?;
+            let mut entries = Entries::new(&path, &head, magic::GHOST_FILE)?;
+            let file: GhostFile =
+                entries.next_message()?.ok_or_else(|| CriuError::image(&path, "is empty"))?;
+            ghosts.push(Ghost { id: narrow(&path, number)?, file });
+        }
+        Ok(ghosts)
+    }
+
+    /// Files whose name was gone.
+    pub fn remaps(&self) -> Result<Vec<Remap>> {
+        self.all_or_none("remap-fpath.img", magic::REMAP_FPATH)
+    }
+
+    /// The memfds.
+    pub fn memfds(&self) -> Result<Vec<MemfdInode>> {
+        self.all_or_none("memfd.img", magic::MEMFD_INODE)
+    }
+
+    /// The terminals.
+    pub fn ttys(&self) -> Result<Vec<TtyInfo>> {
+        self.all_or_none("tty-info.img", magic::TTY_INFO)
+    }
+
+    /// The seccomp filters.
+    pub fn seccomp(&self) -> Result<Option<Seccomp>> {
+        Ok(self.all_or_none("seccomp.img", magic::SECCOMP)?.pop())
+    }
+
+    /// The user namespaces, by their number.
+    pub fn user_namespaces(&self) -> Result<Vec<(u32, UserNamespace)>> {
+        let mut namespaces = Vec::new();
+        for (number, name) in self.numbered("userns-", 10)? {
+            namespaces.push((narrow(&self.dir.join(&name), number)?, self.one(&name, magic::USERNS)?));
+        }
+        Ok(namespaces)
+    }
+
+    /// What the dump took.
+    pub fn stats_dump(&self) -> Result<DumpStats> {
+        read_stats(&self.dir.join("stats-dump"))
+    }
+
+    fn one<M: Message + Default>(&self, name: &str, magic: u32) -> Result<M> {
+        let path = self.dir.join(name);
+        let bytes = read_whole(&path, MAX_IMAGE)?;
+        one(&path, &bytes, magic)
+    }
+
+    fn all<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>> {
+        let path = self.dir.join(name);
+        let bytes = read_whole(&path, MAX_IMAGE)?;
+        all(&path, &bytes, magic)
+    }
+
+    fn all_or_none<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>> {
+        if !self.dir.join(name).try_exists().map_err(CriuError::io("look for", self.dir.join(name)))? {
+            return Ok(Vec::new());
+        }
+        self.all(name, magic)
+    }
+
+    fn pagemap_of(&self, name: &str) -> Result<Pagemap> {
+        let path = self.dir.join(name);
+        let bytes = read_whole(&path, MAX_PAGEMAP)?;
+        pagemap(&path, &bytes)
+    }
+
+    /// Files named `prefix`, a number and `.img`, by the number.
+    fn numbered(&self, prefix: &str, radix: u32) -> Result<Vec<(u64, String)>> {
+        let mut found = Vec::new();
+        for name in self.names()? {
+            let Some(name) = name.to_str() else { continue };
+            let Some(digits) = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(".img")) else {
+                continue;
+            };
+            if let Ok(number) = u64::from_str_radix(digits, radix) {
+                found.push((number, name.to_owned()));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// The statistics file at `path`, which CRIU writes to its working directory.
+pub(crate) fn read_stats(path: &Path) -> Result<DumpStats> {
+    let bytes = read_whole(path, MAX_IMAGE)?;
+    let stats: Stats = one(path, &bytes, magic::STATS)?;
+    stats.dump.ok_or_else(|| CriuError::image(path, "has no figures of a dump"))
+}
+
+/// Reads the image `bytes` of a file called `name` to its end, and says how many entries it has. Files that hold no messages, or
+/// of a sort that is not read here, have none.
+pub fn check(name: &str, bytes: &[u8]) -> Result<usize> {
+    let path = Path::new(name);
+    let stem = name.strip_suffix(".img").unwrap_or(name);
+    let sort = stem.trim_end_matches(|digit: char| digit.is_ascii_hexdigit()).trim_end_matches('-');
+    let sort = if sort.is_empty() { stem } else { sort };
+    match (stem, sort) {
+        ("inventory", _) => count::<Inventory>(path, bytes, magic::INVENTORY),
+        ("pstree", _) => count::<PstreeEntry>(path, bytes, magic::PSTREE),
+        ("files", _) => {
+            let frames: Vec<FileFrame> = all(path, bytes, magic::FILES)?;
+            let entries: Vec<FileEntry> =
+                frames.into_iter().map(|frame| file_entry(path, frame)).collect::<Result<_>>()?;
+            Ok(entries.len())
+        }
+        ("remap-fpath", _) => count::<Remap>(path, bytes, magic::REMAP_FPATH),
+        ("memfd", _) => count::<MemfdInode>(path, bytes, magic::MEMFD_INODE),
+        ("tty-info", _) => count::<TtyInfo>(path, bytes, magic::TTY_INFO),
+        ("seccomp", _) => count::<Seccomp>(path, bytes, magic::SECCOMP),
+        ("stats-dump", _) => count::<Stats>(path, bytes, magic::STATS),
+        _ if stem.starts_with("core-") => count::<Core>(path, bytes, magic::CORE),
+        _ if stem.starts_with("ids-") => count::<Ids>(path, bytes, magic::IDS),
+        _ if stem.starts_with("mm-") => count::<Mm>(path, bytes, magic::MM),
+        _ if stem.starts_with("fs-") => count::<Fs>(path, bytes, magic::FS),
+        _ if stem.starts_with("fdinfo-") => count::<Fd>(path, bytes, magic::FDINFO),
+        _ if stem.starts_with("pagemap-") => Ok(pagemap(path, bytes)?.entries.len()),
+        _ if stem.starts_with("mountpoints-") => count::<Mountpoint>(path, bytes, magic::MNTS),
+        _ if stem.starts_with("userns-") => count::<UserNamespace>(path, bytes, magic::USERNS),
+        _ if stem.starts_with("ghost-file-") => {
+            Entries::new(path, bytes, magic::GHOST_FILE)?.next_message::<GhostFile>()?;
+            Ok(1)
+        }
+        _ => Ok(0),
+    }
+}
+
+fn count<M: Message + Default>(path: &Path, bytes: &[u8], magic: u32) -> Result<usize> {
+    Ok(all::<M>(path, bytes, magic)?.len())
+}
+
+fn one<M: Message + Default>(path: &Path, bytes: &[u8], magic: u32) -> Result<M> {
+    let mut all = all(path, bytes, magic)?;
+    match (all.pop(), all.len()) {
+        (Some(only), 0) => Ok(only),
+        (Some(_), more) => {
+            Err(CriuError::image(path, format!("has {} entries where one is expected", more + 1)))
+        }
+        (None, _) => Err(CriuError::image(path, "has no entry")),
+    }
+}
+
+fn all<M: Message + Default>(path: &Path, bytes: &[u8], magic: u32) -> Result<Vec<M>> {
+    let mut entries = Entries::new(path, bytes, magic)?;
+    let mut messages = Vec::new();
+    while let Some(message) = entries.next_message()? {
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+fn pagemap(path: &Path, bytes: &[u8]) -> Result<Pagemap> {
+    let mut entries = Entries::new(path, bytes, magic::PAGEMAP)?;
+    let head: PagemapHead = entries.next_message()?.ok_or_else(|| CriuError::image(path, "has no head"))?;
+    let mut runs = Vec::new();
+    while let Some(run) = entries.next_message::<PagemapEntry>()? {
+        runs.push(run);
+    }
+    Ok(Pagemap { pages_id: head.pages_id, entries: runs })
+}
+
+/// The frame's own number decides, as it does for CRIU; a part that is missing, or a second part, is refused.
+fn file_entry(path: &Path, frame: FileFrame) -> Result<FileEntry> {
+    let FileFrame { kind, id, reg, inet, namespace, unix, fifo, pipe, tty, memfd, pidfd } = frame;
+    let missing = || CriuError::image(path, format!("file {id} of sort {kind} lacks its description"));
+    let kind = match kind {
+        1 => {
+            let reg = reg.ok_or_else(missing)?;
+            no_nul(path, &reg.name)?;
+            if reg.id != id {
+                return Err(CriuError::image(path, format!("file {id} is called {} inside", reg.id)));
+            }
+            FileKind::Reg(reg)
+        }
+        2 => FileKind::Pipe(pipe.ok_or_else(missing)?),
+        3 => FileKind::Fifo(fifo.ok_or_else(missing)?),
+        4 => FileKind::Inet(inet.ok_or_else(missing)?),
+        5 => {
+            let unix = unix.ok_or_else(missing)?;
+            if let Some(dir) = &unix.name_dir {
+                no_nul(path, dir)?;
+            }
+            FileKind::Unix(unix)
+        }
+        11 => FileKind::Tty(tty.ok_or_else(missing)?),
+        14 => FileKind::Namespace(namespace.ok_or_else(missing)?),
+        16 => FileKind::External,
+        18 => FileKind::Memfd(memfd.ok_or_else(missing)?),
+        20 => FileKind::Pidfd(pidfd.ok_or_else(missing)?),
+        other => FileKind::Other(other),
+    };
+    Ok(FileEntry { id, kind })
+}
+
+fn no_nul(path: &Path, text: &[u8]) -> Result<()> {
+    if text.contains(&0) {
+        let shown = std::ffi::OsStr::from_bytes(text).to_string_lossy().into_owned();
+        return Err(CriuError::image(path, format!("the name {shown:?} has a NUL byte in it")));
+    }
+    Ok(())
+}
+
+fn narrow(path: &Path, number: u64) -> Result<u32> {
+    u32::try_from(number).map_err(|_| CriuError::image(path, "has a number in its name that is too large"))
+}
+
+/// The entries of an image file.
+pub(super) struct Entries<'a> {
+    path: &'a Path,
+    rest: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(path: &'a Path, bytes: &'a [u8], magic: u32) -> Result<Self> {
+        let mut entries = Self { path, rest: bytes };
+        let first = entries.word()?;
+        // Before version 2 of the format there was only the file's own number.
+        let own = if first == COMMON || first == SERVICE { entries.word()? } else { first };
+        if own != magic {
+            return Err(CriuError::image(path, format!("starts with {own:#010x}, not with {magic:#010x}")));
+        }
+        Ok(entries)
+    }
+
+    /// Bytes of the next entry.
+    pub(super) fn next_bytes(&mut self) -> Result<Option<&'a [u8]>> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let size = usize::try_from(self.word()?)
+            .map_err(|_| CriuError::image(self.path, "has an entry that is too long"))?;
+        let (entry, rest) = self.rest.split_at_checked(size).ok_or_else(|| self.cut_short())?;
+        self.rest = rest;
+        Ok(Some(entry))
+    }
+
+    fn next_message<M: Message + Default>(&mut self) -> Result<Option<M>> {
+        let Some(bytes) = self.next_bytes()? else { return Ok(None) };
+        M::decode(bytes)
+            .map(Some)
+            .map_err(|error| CriuError::image(self.path, format!("cannot be decoded: {error}")))
+    }
+
+    fn word(&mut self) -> Result<u32> {
+        let (word, rest) = self.rest.split_first_chunk::<4>().ok_or_else(|| self.cut_short())?;
+        self.rest = rest;
+        Ok(u32::from_le_bytes(*word))
+    }
+
+    fn cut_short(&self) -> CriuError {
+        CriuError::image(self.path, "ends in the middle of an entry")
+    }
+}
+
+fn read_whole(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let bytes = read_head(path, limit + 1)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
+        return Err(CriuError::image(path, format!("is larger than {} MiB", limit >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// At most `limit` bytes of the file. A symbolic link is not followed: an image directory has none.
+fn read_head(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+    let flags = i32::try_from(flags).unwrap_or_default();
+    let file =
+        File::options().read(true).custom_flags(flags).open(path).map_err(CriuError::io("open", path))?;
+    if !file.metadata().map_err(CriuError::io("look at", path))?.is_file() {
+        return Err(CriuError::image(path, "is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes).map_err(CriuError::io("read", path))?;
+    Ok(bytes)
+}

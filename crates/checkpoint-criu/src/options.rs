@@ -1,0 +1,149 @@
+//! What can be asked of a dump and of a restore, with the reason for each.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A mount of the tree that CRIU does not save but that is given anew at each restore.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExternalMount {
+    /// The name under which dump and restore know it.
+    pub key: String,
+    /// At a dump the mount point inside the tree, at a restore the source outside.
+    pub path: PathBuf,
+}
+
+/// A network namespace of the tree that CRIU does not save.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExternalNetwork {
+    /// The name under which dump and restore know it.
+    pub key: String,
+    /// The inode number of `/proc/<pid>/ns/net`.
+    pub inode: u64,
+}
+
+/// What becomes of a tree after its dump.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leave {
+    /// It runs on.
+    Running,
+    /// It is ended, in the same stroke in which its state is complete.
+    Ended,
+}
+
+/// Words put before `criu … swrk 0`, for a program that prepares what CRIU runs in and then becomes it (`exec`); empty: run CRIU
+/// itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Runner(pub Vec<OsString>);
+
+/// How the memory of a tree reaches its images.
+///
+/// The seam for copy-ahead: today CRIU writes every page while the tree is frozen. A way that copies most of the memory before the
+/// freeze becomes a second variant; nothing else of a dump changes with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum MemoryPath {
+    /// CRIU writes all pages to the images directory while the tree is frozen.
+    #[default]
+    Images,
+}
+
+/// What a dump needs to know.
+#[derive(Clone, Debug)]
+pub struct DumpOptions {
+    /// The root of the tree, as CRIU sees it.
+    pub tree: i32,
+    /// Where the images go: a directory that exists and is empty.
+    pub images: PathBuf,
+    /// Where the log goes: a directory of ours that exists.
+    pub log_dir: PathBuf,
+    /// What becomes of the tree.
+    pub leave: Leave,
+    /// Mounts that are not saved; the path is the mount point inside the tree.
+    pub mounts: Vec<ExternalMount>,
+    /// The network namespace, if it is not saved.
+    pub network: Option<ExternalNetwork>,
+    /// Leave out unix sockets that are connected to something outside the tree (they are closed after a restore).
+    pub unix_sockets: bool,
+    /// The tree belongs to a session or a terminal outside of it (a process that was adopted).
+    pub shell_job: bool,
+    /// The call ends after this time, whatever happens.
+    pub time_limit: Duration,
+    /// What is put before CRIU.
+    pub runner: Runner,
+    /// How the memory gets into the images.
+    pub memory: MemoryPath,
+    /// Name the directories by path instead of by descriptor: for a runner that enters another PID namespace, from which our
+    /// descriptors cannot be seen. The paths must lead to the same place there, and all pids are those of that namespace.
+    pub by_path: bool,
+}
+
+/// What a restore needs to know.
+#[derive(Debug)]
+pub struct RestoreOptions {
+    /// Where the images are.
+    pub images: PathBuf,
+    /// Where the log goes: a directory of ours that exists.
+    pub log_dir: PathBuf,
+    /// The root of the mount namespace that is made: a mount point with private propagation.
+    pub root: Option<PathBuf>,
+    /// Mounts that were not saved; the path is the source outside.
+    pub mounts: Vec<ExternalMount>,
+    /// The network namespace, by the key of the dump.
+    pub network: Option<(String, OwnedFd)>,
+    /// Take file locks again. Not for a branch: while the original holds the lock, CRIU waits for it for ever.
+    pub file_locks: bool,
+    /// As at the dump.
+    pub unix_sockets: bool,
+    /// As at the dump.
+    pub shell_job: bool,
+    /// The call ends after this time, whatever happens.
+    pub time_limit: Duration,
+    /// What is put before CRIU.
+    pub runner: Runner,
+    /// As at the dump.
+    pub by_path: bool,
+}
+
+/// A time limit that fits a tree of some GiB on a busy machine.
+pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(120);
+
+impl DumpOptions {
+    /// A leave-running dump of `tree` to `images`, with nothing external.
+    pub fn new(tree: i32, images: impl Into<PathBuf>, log_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            tree,
+            images: images.into(),
+            log_dir: log_dir.into(),
+            leave: Leave::Running,
+            mounts: Vec::new(),
+            network: None,
+            unix_sockets: false,
+            shell_job: false,
+            time_limit: DEFAULT_TIME_LIMIT,
+            runner: Runner::default(),
+            memory: MemoryPath::Images,
+            by_path: false,
+        }
+    }
+}
+
+impl RestoreOptions {
+    /// A restore of `images`, with nothing external.
+    pub fn new(images: impl Into<PathBuf>, log_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            images: images.into(),
+            log_dir: log_dir.into(),
+            root: None,
+            mounts: Vec::new(),
+            network: None,
+            file_locks: false,
+            unix_sockets: false,
+            shell_job: false,
+            time_limit: DEFAULT_TIME_LIMIT,
+            runner: Runner::default(),
+            by_path: false,
+        }
+    }
+}
