@@ -1,4 +1,8 @@
-//! The small program that stands inside a session.
+//! `infinijup-box`: the helper that lives in other namespaces and with other credentials than the daemon.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sandbox::roles::main()
+}

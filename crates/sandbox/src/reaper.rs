@@ -1,0 +1,184 @@
+//! Reaping what falls to us.
+//!
+//! The daemon is a *subreaper*: the first process of a box becomes its child when the helper that made it ends. Somebody has to
+//! reap it, or it stays a zombie; but `waitpid(-1)` would also take the status of a child that some
+//! [`Command`](std::process::Command) is waiting for, on whichever thread. How to tell them apart:
+//!
+//! * A child in a deeper PID namespace than ours was never started by a `Command` of ours, since we never leave our
+//!   namespace. Every box's first process is such a child.
+//! * A process that was handed to [`OrphanReaper::watch`] is ours to reap.
+//! * Anything else belongs to somebody, and is left alone – unless it has been a zombie for so long (`patience`) that nobody can be
+//!   waiting for it: what CRIU leaves behind when it is killed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, WaitOptions, WaitStatus, set_child_subreaper, waitpid};
+
+use crate::error::{Result, SandboxError};
+use crate::process::{self, Identity};
+
+/// How often children are looked through that nobody watches.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// A watched process has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Which one.
+    pub identity: Identity,
+    /// How, as a shell would give it (128 and more for a signal); `None` if it was not our child.
+    pub status: Option<i32>,
+}
+
+/// Watches processes and reaps orphans, on a thread of its own that lives as long as the program.
+#[derive(Clone, Debug)]
+pub struct OrphanReaper {
+    watched: Sender<(Identity, OwnedFd)>,
+    wake: std::sync::Arc<OwnedFd>,
+}
+
+impl OrphanReaper {
+    /// Makes this process a subreaper and starts reaping. The end of a watched process is sent to `ends`.
+    ///
+    /// A child that a `Command` started keeps its status for at least `patience` after its end; a minute or more is right,
+    /// since whoever starts a child here also waits for it.
+    pub fn start(patience: Duration, ends: Sender<Ended>) -> Result<Self> {
+        // The pid only has to be some pid: the call takes it as a yes.
+        set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(SandboxError::system("become a subreaper"))?;
+        let (read, write) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK)
+                .map_err(SandboxError::system("make a pipe"))?;
+        let (sender, receiver) = channel();
+        std::thread::Builder::new()
+            .name("orphan-reaper".to_owned())
+            .spawn(move || {
+                Rounds {
+                    patience,
+                    ends,
+                    arriving: receiver,
+                    wake: read,
+                    watched: Vec::new(),
+                    waiting: BTreeMap::new(),
+                }
+                .run()
+            })
+            .map_err(SandboxError::system("start a thread"))?;
+        Ok(Self { watched: sender, wake: std::sync::Arc::new(write) })
+    }
+
+    /// Watches a process until its end, whether or not it is our child. One that is gone already is reported at once.
+    pub fn watch(&self, identity: Identity) -> Result<()> {
+        let fd = identity.open()?;
+        let stopped = || {
+            SandboxError::system("hand a process to the reaper")(io::Error::from(io::ErrorKind::BrokenPipe))
+        };
+        self.watched.send((identity, fd)).map_err(|_| stopped())?;
+        // A full pipe wakes just as well.
+        let _ = rustix::io::write(&*self.wake, &[0]);
+        Ok(())
+    }
+}
+
+struct Rounds {
+    patience: Duration,
+    ends: Sender<Ended>,
+    arriving: Receiver<(Identity, OwnedFd)>,
+    wake: OwnedFd,
+    watched: Vec<(Identity, OwnedFd)>,
+    /// Zombies that are somebody's, and since when they wait.
+    waiting: BTreeMap<Identity, Instant>,
+}
+
+impl Rounds {
+    fn run(mut self) {
+        let mut next_look = Instant::now();
+        loop {
+            self.wait(next_look);
+            self.watched.extend(self.arriving.try_iter());
+            self.report_watched();
+            if Instant::now() >= next_look {
+                self.look_for_orphans();
+                next_look = Instant::now() + ROUND;
+            }
+        }
+    }
+
+    /// Sleeps until something may have happened.
+    fn wait(&self, until: Instant) {
+        let mut descriptors: Vec<PollFd<'_>> =
+            self.watched.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)).collect();
+        descriptors.push(PollFd::new(&self.wake, PollFlags::IN));
+        let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        // An interrupted wait only means an early round.
+        let _ = poll(&mut descriptors, timeout.as_ref());
+        let mut dropped = [0; 64];
+        while matches!(rustix::io::read(&self.wake, &mut dropped), Ok(1..)) {}
+    }
+
+    fn report_watched(&mut self) {
+        let ends = &self.ends;
+        self.watched.retain(|(identity, fd)| {
+            let ended = matches!(
+                poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })),
+                Ok(1..)
+            );
+            if ended {
+                // Nobody listens any more: then there is nobody to tell.
+                let _ = ends.send(Ended { identity: *identity, status: reap(*identity) });
+            }
+            !ended
+        });
+    }
+
+    fn look_for_orphans(&mut self) {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let (Ok(Some(us)), Ok(all)) = (process::info(own), process::all()) else { return };
+        let mut still_waiting = BTreeMap::new();
+        for child in all.into_iter().filter(|child| child.ppid == own && child.is_zombie()) {
+            let identity = child.identity();
+            let since = self.waiting.get(&identity).copied().unwrap_or_else(Instant::now);
+            let is_watched = self.watched.iter().any(|(watched, _)| *watched == identity);
+            let is_foreign = child.namespace_pids.len() > us.namespace_pids.len();
+            if is_watched {
+                // The next turn reports and reaps it.
+            } else if is_foreign || since.elapsed() >= self.patience {
+                reap(identity);
+            } else {
+                still_waiting.insert(identity, since);
+            }
+        }
+        self.waiting = still_waiting;
+    }
+}
+
+/// Takes the status of an ended child; `None` if it is not our child or has not ended.
+fn reap(identity: Identity) -> Option<i32> {
+    let pid = Pid::from_raw(identity.pid)?;
+    // Until it is reaped its pid cannot be given to another, so this is the child we mean, or no child of ours at all.
+    if Identity::of(identity.pid).ok().flatten() != Some(identity) {
+        return None;
+    }
+    let (_, status) = waitpid(Some(pid), WaitOptions::NOHANG).ok()??;
+    Some(as_shell(status))
+}
+
+/// Ends a process and, if it has become our child, reaps it.
+pub(crate) fn end_and_reap(identity: &Identity, grace: Duration) -> bool {
+    let gone = identity.end(grace);
+    reap(*identity);
+    gone
+}
+
+/// An exit status as a shell gives it.
+pub(crate) fn as_shell(status: WaitStatus) -> i32 {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => 255,
+    }
+}

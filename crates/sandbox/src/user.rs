@@ -1,0 +1,85 @@
+//! Users, and doing things with their rights instead of ours.
+
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use rustix::process::{Gid, Uid};
+use rustix::thread;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, SandboxError};
+
+/// A user of this machine, as the user database knows them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct User {
+    /// User id.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// All groups, the primary one included.
+    pub groups: Vec<u32>,
+    /// Login name.
+    pub name: String,
+    /// Home directory.
+    pub home: PathBuf,
+    /// Login shell.
+    pub shell: PathBuf,
+}
+
+impl User {
+    /// Looks a user up by id.
+    pub fn by_uid(uid: u32) -> Result<Self> {
+        let entry = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid))
+            .map_err(SandboxError::system(format!("look up the user {uid}")))?
+            .ok_or(SandboxError::NoUser { uid })?;
+        let name = CString::new(entry.name.clone()).map_err(|_| SandboxError::NoUser { uid })?;
+        let groups = nix::unistd::getgrouplist(&name, entry.gid)
+            .map_err(SandboxError::system(format!("look up the groups of `{}`", entry.name)))?;
+        Ok(Self {
+            uid,
+            gid: entry.gid.as_raw(),
+            groups: groups.into_iter().map(nix::unistd::Gid::as_raw).collect(),
+            name: entry.name,
+            home: entry.dir,
+            shell: entry.shell,
+        })
+    }
+}
+
+/// Runs `work` on a fresh thread that has the user's credentials and no capabilities, and waits for it.
+///
+/// In Linux credentials belong to a thread, so the rest of the process keeps its own. What `work` opens can be handed
+/// back: root gets the handle, but the user's rights decided whether there is one. The thread ends afterwards, since it
+/// could not become root again.
+pub fn as_user<T: Send>(user: &User, work: impl FnOnce() -> T + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new()
+            .name("as-user".to_owned())
+            .spawn_scoped(scope, || -> std::result::Result<T, rustix::io::Errno> {
+                take_credentials(user)?;
+                Ok(work())
+            })
+            .map_err(SandboxError::system("start a thread"))?;
+        match worker.join() {
+            Ok(done) => done.map_err(SandboxError::system(format!("act as the user {}", user.uid))),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Gives the calling thread the user's groups and ids, and takes its capabilities away.
+pub(crate) fn take_credentials(user: &User) -> std::result::Result<(), rustix::io::Errno> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    if rustix::process::geteuid().is_root() {
+        let groups: Vec<Gid> = user.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+        thread::set_thread_groups(&groups)?;
+    }
+    thread::set_thread_res_gid(gid, gid, gid)?;
+    thread::set_thread_res_uid(uid, uid, uid)?;
+    // Leaving root has cleared them already; for a session of root's own it has not.
+    let none = thread::CapabilitySet::empty();
+    thread::set_capabilities(
+        None,
+        thread::CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )
+}
