@@ -1,0 +1,107 @@
+//! From the store back to a directory of plain CRIU images, byte for byte what CRIU wrote.
+//!
+//! The images that are blobs are written first. Among them are the pagemaps, and a pagemap says where in its pages file each
+//! page of the map belongs. Pages are written by all cores at once, each where it belongs; pages of zeros stay holes, which
+//! read the same and cost neither time nor room.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use cas_core::Store;
+use cas_core::memory::MapRoot;
+use cas_core::progress::Progress;
+use checkpoint_criu::images::Images;
+use manifest::snapshot::{CriuSection, MemorySection};
+use manifest::{FileName, Snapshot};
+
+use crate::error::{LifecycleError, Result, io_error};
+use crate::ingest::{PagesFile, PagesLayout, pagemaps, pages_image};
+
+/// Writes the images of `snapshot` to `dir`, which must be empty. `commit` is for errors. How much is compared on the way is the
+/// store's setting: for images, it should be the content's identity.
+pub(crate) fn lay_out(
+    store: &Store,
+    commit: &str,
+    snapshot: &Snapshot,
+    dir: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let bad = |detail: String| LifecycleError::BadSnapshot { commit: commit.to_owned(), detail };
+    let criu = snapshot.get::<CriuSection>()?.ok_or_else(|| bad("it has no images".to_owned()))?;
+    lay_out_blobs(store, commit, &criu, dir, progress)?;
+    let memory = snapshot.get::<MemorySection>()?.unwrap_or_default();
+    let mut maps: BTreeMap<String, MapRoot> =
+        memory.spaces.into_iter().map(|space| (space.name, space.map.into())).collect();
+    for (space, pagemap) in pagemaps(&Images::open(dir)?)? {
+        let image = pages_image(pagemap.pages_id);
+        let Some(map) = maps.remove(&space) else {
+            // It was stored as it is.
+            if criu.images.contains_key(&image) {
+                continue;
+            }
+            return Err(bad(format!("the memory of {space} is missing")));
+        };
+        let layout = PagesLayout::of(&pagemap)
+            .ok()
+            .filter(|layout| layout.bytes() == map.bytes())
+            .ok_or_else(|| bad(format!("the memory of {space} does not fit its pagemap")))?;
+        let file = create(&dir.join(&image))?;
+        file.set_len(layout.bytes()).map_err(io_error("set the length of", dir.join(&image)))?;
+        let pages = PagesFile::new(file, layout);
+        store.read_memory(&map, &pages, progress)?;
+        if !pages.is_full() {
+            return Err(bad(format!("the memory of {space} has other pages than its pagemap says")));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the images that are blobs.
+fn lay_out_blobs(
+    store: &Store,
+    commit: &str,
+    criu: &CriuSection,
+    dir: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
+    for (name, image) in &criu.images {
+        // The name becomes a path, and it may come from anybody's snapshot.
+        FileName::new(name.as_str()).map_err(|_| LifecycleError::BadSnapshot {
+            commit: commit.to_owned(),
+            detail: format!("{name:?} is not the name of an image"),
+        })?;
+        let mut file = create(&dir.join(name))?;
+        store.read_blob(&(*image).into(), &mut file, progress)?;
+    }
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o600).open(path).map_err(io_error("create", path))
+}
+
+/// Fills `dir`, which must be empty, with the images in `from`: pages files are shared with it, everything else is copied. So a few
+/// images can be changed for one restore while `from` stays what it was and others restore from it.
+pub(crate) fn share(from: &Path, dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).map_err(io_error("list", from))? {
+        let entry = entry.map_err(io_error("list", from))?;
+        let (source, target) = (entry.path(), dir.join(entry.file_name()));
+        let is_pages = entry.file_name().to_str().is_some_and(|name| name.starts_with("pages-"));
+        if is_pages {
+            match fs::hard_link(&source, &target) {
+                Ok(()) => continue,
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+                Err(error) => return Err(io_error("link", target)(error)),
+            }
+        }
+        fs::copy(&source, &target).map_err(io_error("copy", &source))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
