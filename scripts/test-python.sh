@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The Python of the end-to-end tests and benchmarks: `scripts/test-python.sh [--prefix DIR]` makes a virtual environment with
+# the exact packages of tests/privileged/requirements.txt, by default /opt/infinijup/test-venv.
+#
+# Kernels run as throw-away users, so every user must be able to execute it. That rules out an interpreter that lives in
+# root's home, as pyenv's does: Debian's own /usr/bin/python3 is used.
+#
+# Does nothing if the environment was made from the same requirements and still runs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+prefix=/opt/infinijup/test-venv
+python=/usr/bin/python3
+requirements=tests/privileged/requirements.txt
+
+say() { printf 'test-python: %s\n' "$1" >&2; }
+fail() {
+    say "$1"
+    exit 1
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+        --prefix) prefix=${2:?--prefix needs a directory} && shift 2 ;;
+        --prefix=*) prefix=${1#*=} && shift ;;
+        -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit 0 ;;
+        *) fail "unknown argument \`$1\`; usage: test-python.sh [--prefix DIR]" ;;
+    esac
+done
+
+# What the environment was made from: the packages, the interpreter and the place (scripts in it name their own path).
+stamp=$({ cat "$requirements" && "$python" --version && printf '%s\n' "$prefix"; } | sha256sum | cut -d' ' -f1)
+
+# As somebody who owns nothing: 65534 is nobody.
+runs_for_everybody() {
+    local as_nobody=()
+    [ "$(id -u)" -ne 0 ] || as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    (cd / && "${as_nobody[@]}" "$prefix/bin/python" -c 'import ipykernel, jupyter_client, numpy, pandas, pytest, pytest_timeout')
+}
+
+if [ "$(cat "$prefix/.made-from" 2>/dev/null)" = "$stamp" ] && runs_for_everybody; then
+    say "$prefix is there already"
+    exit 0
+fi
+
+[ -x "$python" ] || fail "needs Debian's $python (package python3)"
+"$python" -c 'import ensurepip, venv' 2>/dev/null || fail "$python cannot make virtual environments (package python3-venv)"
+rm -rf "$prefix"
+mkdir -p "$prefix"
+umask 022
+"$python" -m venv "$prefix"
+"$prefix/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 5 --only-binary :all: \
+    --requirement "$requirements"
+chmod -R a+rX "$prefix"
+runs_for_everybody || fail "$prefix was made, but an unprivileged user cannot run it"
+printf '%s\n' "$stamp" >"$prefix/.made-from"
+say "made $prefix"
