@@ -271,3 +271,30 @@ pub(crate) fn join(directories: &[PathBuf], pid: i32) -> Result<()> {
     }
     Ok(())
 }
+
+/// The directories of the box's group that a process is in.
+pub(crate) fn of_box(pid: i32) -> Result<Vec<PathBuf>> {
+    let path = PathBuf::from(format!("/proc/{pid}/cgroup"));
+    let text = fs::read_to_string(&path).map_err(SandboxError::io("read", &path))?;
+    Ok(directories(&Layout::of_this_machine()?, &text))
+}
+
+/// Reads a process's `cgroup` file: lines of `number:controllers:path`, v2 with the number 0 and no controllers.
+fn directories(layout: &Layout, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(number), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let Some(relative) = path.strip_prefix('/').filter(|path| path.starts_with(PARENT)) else { continue };
+        let root = if number == "0" {
+            layout.v2.as_ref()
+        } else {
+            controllers.split(',').find_map(|controller| layout.v1.get(controller))
+        };
+        found.extend(root.map(|root| root.join(relative)));
+    }
+    found
+}

@@ -13,6 +13,7 @@
 mod cgroup;
 mod error;
 mod exec;
+mod filesystem;
 mod forward;
 mod launch;
 mod mounts;

@@ -80,7 +80,6 @@ impl NetworkNamespace {
 const NSFS_MAGIC: u64 = 0x6e73_6673;
 
 /// Runs `work` on a fresh thread that is in this network namespace, and waits for it.
-#[expect(dead_code, reason = "its callers follow")]
 pub(crate) fn inside<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     on_a_thread(|| {
         enter(namespace)?;
@@ -89,7 +88,6 @@ pub(crate) fn inside<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> Result
 }
 
 /// Moves the calling thread into a network namespace.
-#[expect(dead_code, reason = "its callers follow")]
 pub(crate) fn enter(namespace: &OwnedFd) -> Result<()> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
         .map_err(SandboxError::system("enter the network namespace"))
@@ -140,7 +138,6 @@ fn acknowledgement(message: &[u8]) -> Option<i32> {
 }
 
 /// A socket that can ask the kernel about the sockets of the namespace it is opened in.
-#[expect(dead_code, reason = "its callers follow")]
 pub(crate) fn diagnostics() -> Result<OwnedFd> {
     socket(AddressFamily::NETLINK, SocketType::RAW, Some(netlink::SOCK_DIAG))
         .map_err(SandboxError::system("ask the kernel about sockets"))

@@ -139,9 +139,13 @@ impl Plan {
             command: spec.command.clone(),
             env: spec.env.clone(),
             cwd: text(&spec.cwd),
-            root: text(&spec.root),
-            box_dir: text(&spec.box_dir),
-            workspace: spec.workspace.as_ref().map(|(source, inside)| (text(source), text(inside))),
+            root: ours(&spec.root)?,
+            box_dir: ours(&spec.box_dir)?,
+            workspace: match &spec.workspace {
+                Some((source, inside)) if source == inside => Some((text(source), text(inside))),
+                Some((source, inside)) => Some((ours(source)?, text(inside))),
+                None => None,
+            },
             log: spec.log.clone(),
             network: match &spec.network {
                 Network::Private(path) => Some(text(path)),
@@ -160,7 +164,6 @@ impl Plan {
     }
 
     /// The user as far as credentials go.
-    #[expect(dead_code, reason = "its callers follow")]
     pub(crate) fn user(&self) -> User {
         User {
             uid: self.uid,
@@ -171,6 +174,17 @@ impl Plan {
             shell: PathBuf::new(),
         }
     }
+}
+
+/// A directory of our own, without links on the way to it: the helper refuses them.
+fn ours(path: &Path) -> Result<OsString> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(SandboxError::BadSpec {
+            detail: format!("`{}` cannot be a directory of ours", path.display()),
+        });
+    };
+    let parent = parent.canonicalize().map_err(SandboxError::io("open", parent))?;
+    Ok(parent.join(name).into())
 }
 
 /// What no box can be, found before anything is touched.
