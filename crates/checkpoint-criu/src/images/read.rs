@@ -1,8 +1,9 @@
 //! From a directory of image files to messages.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -46,18 +47,25 @@ const MAX_IMAGE: u64 = 64 << 20;
 /// Pagemaps grow with memory: this is enough for 64 GiB in single pages.
 const MAX_PAGEMAP: u64 = 512 << 20;
 
-/// A directory of images.
+/// A directory of images, or images that were read from elsewhere.
 #[derive(Clone, Debug)]
 pub struct Images {
     dir: PathBuf,
+    /// Contents by name; `None` if they are in `dir`.
+    held: Option<BTreeMap<String, Vec<u8>>>,
 }
 
 impl Images {
     /// The images in `dir`, which must have an inventory.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self> {
-        let images = Self { dir: dir.into() };
+        let images = Self { dir: dir.into(), held: None };
         images.inventory()?;
         Ok(images)
+    }
+
+    /// Images that are in memory already, by their names; not all of a dump need be there. `origin` is for errors.
+    pub fn in_memory(origin: impl Into<PathBuf>, images: BTreeMap<String, Vec<u8>>) -> Self {
+        Self { dir: origin.into(), held: Some(images) }
     }
 
     /// The directory.
@@ -67,6 +75,9 @@ impl Images {
 
     /// Names of all files in the directory, sorted.
     pub fn names(&self) -> Result<Vec<OsString>> {
+        if let Some(held) = &self.held {
+            return Ok(held.keys().map(OsString::from).collect());
+        }
         let entries = fs::read_dir(&self.dir).map_err(CriuError::io("list", &self.dir))?;
         let mut names = Vec::new();
         for entry in entries {
@@ -154,7 +165,10 @@ impl Images {
         let mut ghosts = Vec::new();
         for (number, name) in self.numbered("ghost-file-", 16)? {
             let path = self.dir.join(&name);
-            let head = read_head(&path, MAX_IMAGE)?;
+            let head = match &self.held {
+                Some(_) => self.read(&name, u64::MAX)?,
+                None => read_head(&path, MAX_IMAGE)?,
+            };
             let mut entries = Entries::new(&path, &head, magic::GHOST_FILE)?;
             let file: GhostFile =
                 entries.next_message()?.ok_or_else(|| CriuError::image(&path, "is empty"))?;
@@ -192,34 +206,50 @@ impl Images {
         Ok(namespaces)
     }
 
-    /// What the dump took.
+    /// What the dump took; from a directory only.
     pub fn stats_dump(&self) -> Result<DumpStats> {
         read_stats(&self.dir.join("stats-dump"))
     }
 
-    fn one<M: Message + Default>(&self, name: &str, magic: u32) -> Result<M> {
+    /// The whole file `name`, if it is not larger than that.
+    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>> {
         let path = self.dir.join(name);
-        let bytes = read_whole(&path, MAX_IMAGE)?;
-        one(&path, &bytes, magic)
+        match &self.held {
+            None => read_whole(&path, limit),
+            Some(held) => held
+                .get(name)
+                .cloned()
+                .ok_or_else(|| CriuError::io("open", path)(io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    fn has(&self, name: &str) -> Result<bool> {
+        match &self.held {
+            None => {
+                let path = self.dir.join(name);
+                path.try_exists().map_err(CriuError::io("look for", path))
+            }
+            Some(held) => Ok(held.contains_key(name)),
+        }
+    }
+
+    fn one<M: Message + Default>(&self, name: &str, magic: u32) -> Result<M> {
+        let bytes = self.read(name, MAX_IMAGE)?;
+        one(&self.dir.join(name), &bytes, magic)
     }
 
     fn all<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>> {
-        let path = self.dir.join(name);
-        let bytes = read_whole(&path, MAX_IMAGE)?;
-        all(&path, &bytes, magic)
+        let bytes = self.read(name, MAX_IMAGE)?;
+        all(&self.dir.join(name), &bytes, magic)
     }
 
     fn all_or_none<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>> {
-        if !self.dir.join(name).try_exists().map_err(CriuError::io("look for", self.dir.join(name)))? {
-            return Ok(Vec::new());
-        }
-        self.all(name, magic)
+        if self.has(name)? { self.all(name, magic) } else { Ok(Vec::new()) }
     }
 
     fn pagemap_of(&self, name: &str) -> Result<Pagemap> {
-        let path = self.dir.join(name);
-        let bytes = read_whole(&path, MAX_PAGEMAP)?;
-        pagemap(&path, &bytes)
+        let bytes = self.read(name, MAX_PAGEMAP)?;
+        pagemap(&self.dir.join(name), &bytes)
     }
 
     /// Files named `prefix`, a number and `.img`, by the number.
