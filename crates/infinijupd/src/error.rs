@@ -1,0 +1,237 @@
+//! What can go wrong in the daemon itself. What goes wrong in an operation comes from `lifecycle`, with its own codes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use api::{ErrorBody, exit};
+
+use crate::operations::Failure;
+
+/// What kind of trouble it is; decides exit code, HTTP status and whether trying again can help.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// The caller asked for something that cannot be.
+    Usage,
+    /// The machine, or somebody else, is in the way.
+    Environment,
+    /// Our own mistake.
+    Bug,
+}
+
+/// An error of the daemon.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The operating system refused.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// A verb: "bind", "lock" …
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another daemon has this state directory or socket.
+    #[error("`{}` belongs to a daemon that is running ({holder})", path.display())]
+    AlreadyRunning {
+        /// The lock file or socket.
+        path: PathBuf,
+        /// Who it is, as far as known.
+        holder: String,
+    },
+    /// A flag or an environment variable makes no sense.
+    #[error("{what}")]
+    Settings {
+        /// A sentence.
+        what: String,
+    },
+    /// A request cannot be understood.
+    #[error("the request makes no sense: {what}")]
+    BadRequest {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no such session, or it is somebody else's.
+    #[error("there is no session `{which}`")]
+    NoSession {
+        /// As it was asked for.
+        which: String,
+    },
+    /// There is no such job, or it is somebody else's.
+    #[error("there is no job `{id}`")]
+    NoJob {
+        /// As it was asked for.
+        id: String,
+    },
+    /// There is no such path, or not with this method.
+    #[error("{method} {path} is not part of this interface")]
+    NoRoute {
+        /// The method of the request.
+        method: String,
+        /// Its path.
+        path: String,
+        /// Whether the path is there with other methods.
+        other_method: bool,
+    },
+    /// The body is larger than any request needs to be.
+    #[error("the request's body is larger than {limit} bytes")]
+    TooLarge {
+        /// The most that is read.
+        limit: usize,
+    },
+    /// Only root may ask this.
+    #[error("only root may ask for {what}")]
+    RootOnly {
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// The session's log is not a file that the daemon may show.
+    #[error("the log of session {session} cannot be shown: {reason}")]
+    Log {
+        /// Which session.
+        session: String,
+        /// Why.
+        reason: String,
+    },
+    /// The daemon is about to end and takes on nothing new.
+    #[error("the daemon is stopping")]
+    Stopping,
+    /// The caller has too much under way.
+    #[error("{running} jobs of yours are running, and no more than {limit} may be")]
+    TooManyJobs {
+        /// How many run.
+        running: usize,
+        /// How many may.
+        limit: usize,
+    },
+    /// A bug of ours.
+    #[error("internal error: {detail}")]
+    Bug {
+        /// What was found.
+        detail: String,
+    },
+}
+
+impl DaemonError {
+    /// Attaches what was being done to an I/O error.
+    pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.as_ref().to_path_buf();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// The stable code, the name of a page under `docs/errors/`.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "IJ-D001",
+            Self::AlreadyRunning { .. } => "IJ-D002",
+            Self::Settings { .. } => "IJ-D003",
+            Self::BadRequest { .. } => "IJ-D010",
+            Self::NoSession { .. } => "IJ-D011",
+            Self::NoJob { .. } => "IJ-D012",
+            Self::NoRoute { .. } => "IJ-D013",
+            Self::TooLarge { .. } => "IJ-D014",
+            Self::RootOnly { .. } => "IJ-D015",
+            Self::Log { .. } => "IJ-D016",
+            Self::Stopping => "IJ-D020",
+            Self::TooManyJobs { .. } => "IJ-D021",
+            Self::Bug { .. } => "IJ-D099",
+        }
+    }
+
+    /// What kind of trouble this is.
+    pub const fn class(&self) -> Class {
+        match self {
+            Self::Settings { .. }
+            | Self::BadRequest { .. }
+            | Self::NoSession { .. }
+            | Self::NoJob { .. }
+            | Self::NoRoute { .. }
+            | Self::TooLarge { .. }
+            | Self::RootOnly { .. } => Class::Usage,
+            Self::Io { .. }
+            | Self::AlreadyRunning { .. }
+            | Self::Log { .. }
+            | Self::Stopping
+            | Self::TooManyJobs { .. } => Class::Environment,
+            Self::Bug { .. } => Class::Bug,
+        }
+    }
+
+    /// What to do next, where there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::AlreadyRunning { .. } => "stop that one first, or give this one its own --state and --run",
+            Self::Settings { .. } => "`infinijupd --help` lists what can be set",
+            Self::NoSession { .. } => "`infinijup ps` lists your sessions",
+            Self::NoRoute { .. } => "GET /v1/openapi.json describes the interface of this daemon",
+            Self::Stopping => "try again in a moment, when it has been started again",
+            Self::TooManyJobs { .. } => "wait until some of them have ended",
+            Self::Bug { .. } => "please report this, with the daemon's log",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// The HTTP status that goes with it.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Settings { .. } | Self::BadRequest { .. } => 400,
+            Self::RootOnly { .. } => 403,
+            Self::NoSession { .. } | Self::NoJob { .. } => 404,
+            Self::NoRoute { other_method: true, .. } => 405,
+            Self::NoRoute { .. } => 404,
+            Self::AlreadyRunning { .. } | Self::Log { .. } => 409,
+            Self::TooLarge { .. } => 413,
+            Self::TooManyJobs { .. } => 429,
+            Self::Stopping => 503,
+            Self::Io { .. } | Self::Bug { .. } => 500,
+        }
+    }
+
+    /// The exit code that a command should end with.
+    pub const fn exit(&self) -> u8 {
+        match self {
+            Self::Settings { .. } | Self::BadRequest { .. } | Self::TooLarge { .. } => exit::USAGE,
+            Self::NoSession { .. } | Self::NoJob { .. } => exit::NOT_FOUND,
+            Self::AlreadyRunning { .. } | Self::Stopping | Self::TooManyJobs { .. } => exit::BUSY,
+            Self::Io { .. }
+            | Self::NoRoute { .. }
+            | Self::RootOnly { .. }
+            | Self::Log { .. }
+            | Self::Bug { .. } => exit::FAILED,
+        }
+    }
+}
+
+impl From<DaemonError> for Failure {
+    fn from(error: DaemonError) -> Self {
+        let body = ErrorBody {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+            causes: causes(&error),
+            hint: error.hint(),
+            exit: error.exit(),
+        };
+        Self { status: error.status(), body }
+    }
+}
+
+/// The chain below an error, from the nearest to the deepest.
+pub(crate) fn causes(error: &dyn std::error::Error) -> Vec<String> {
+    std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_carries_the_whole_chain() {
+        let failure = Failure::from(DaemonError::io("bind", "/x")(io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(failure.body.code, "IJ-D001");
+        assert_eq!(failure.body.message, "cannot bind `/x`");
+        assert_eq!(failure.body.causes, ["permission denied"]);
+        assert_eq!(failure.status, 500);
+    }
+}

@@ -1,0 +1,344 @@
+//! Jobs: operations on threads of their own.
+//!
+//! A job belongs to the user who asked for it and is seen by them and root only. It goes on when its client is gone. A
+//! user can have so many running at once; of those that ended, the last few hundred of each user are kept, so that a
+//! client which was cut off can still ask what came of its request.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use api::{ErrorBody, Event, EventKind, Job, JobKind, JobResult, JobState, Step};
+use tokio::sync::watch;
+
+use crate::caller::Caller;
+use crate::error::DaemonError;
+use crate::events::{Events, blank};
+use crate::metrics::Metrics;
+use crate::operations::{Failure, Outcome, Progress};
+use crate::{lock, now};
+
+/// How often the counted progress of one step is passed on.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// The most steps that one job lists. A pipeline has a dozen; branching many times over has more.
+const STEPS: usize = 1024;
+
+/// How much output of `exec` the ended jobs of one user may hold together.
+const KEPT_OUTPUT: usize = 32 << 20;
+
+/// The job table.
+pub struct Jobs {
+    table: Mutex<VecDeque<Arc<JobCell>>>,
+    running: watch::Sender<usize>,
+    events: Arc<Events>,
+    metrics: Arc<Metrics>,
+    /// How many may run at once for one user.
+    running_limit: usize,
+    /// How many that ended are kept for one user.
+    ended_limit: usize,
+}
+
+/// One job.
+pub(crate) struct JobCell {
+    owner_uid: u32,
+    job: Mutex<Job>,
+    /// The HTTP status of the failure, once it ended; 200 if it ended well.
+    ended: watch::Sender<Option<u16>>,
+}
+
+impl JobCell {
+    /// Whose it is.
+    pub(crate) fn owner_uid(&self) -> u32 {
+        self.owner_uid
+    }
+
+    /// As it is now.
+    pub(crate) fn view(&self) -> Job {
+        lock(&self.job).clone()
+    }
+
+    /// Waits until it has ended; what it was then, or how it failed.
+    pub(crate) async fn wait(&self) -> Outcome<Job> {
+        let mut ended = self.ended.subscribe();
+        let status = match ended.wait_for(Option::is_some).await {
+            Ok(status) => status.unwrap_or(500),
+            Err(_) => 500,
+        };
+        let job = self.view();
+        match job.error {
+            Some(body) => Err(Failure { status, body }),
+            None => Ok(job),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    fn kept_output(&self) -> usize {
+        match &lock(&self.job).result {
+            Some(JobResult::Exec(outcome)) => {
+                outcome.stdout.as_bytes().len() + outcome.stderr.as_bytes().len()
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl Jobs {
+    pub(crate) fn new(
+        events: Arc<Events>,
+        metrics: Arc<Metrics>,
+        running_limit: usize,
+        ended_limit: usize,
+    ) -> Self {
+        Self {
+            table: Mutex::default(),
+            running: watch::Sender::new(0),
+            events,
+            metrics,
+            running_limit,
+            ended_limit,
+        }
+    }
+
+    /// Begins a job: `work` runs on a thread of its own.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        caller: &Caller,
+        kind: JobKind,
+        session: Option<String>,
+        work: impl FnOnce(&dyn Progress) -> Outcome<JobResult> + Send + 'static,
+    ) -> Result<Arc<JobCell>, DaemonError> {
+        let cell = {
+            let mut table = lock(&self.table);
+            let theirs = |cell: &&Arc<JobCell>| cell.owner_uid == caller.uid && !cell.has_ended();
+            let running = table.iter().filter(theirs).count();
+            if caller.uid != 0 && running >= self.running_limit {
+                return Err(DaemonError::TooManyJobs { running, limit: self.running_limit });
+            }
+            let cell = Arc::new(JobCell {
+                owner_uid: caller.uid,
+                job: Mutex::new(Job {
+                    id: new_id(&table),
+                    kind,
+                    session,
+                    state: JobState::Running,
+                    began: now(),
+                    ended: None,
+                    steps: Vec::new(),
+                    result: None,
+                    error: None,
+                }),
+                ended: watch::Sender::new(None),
+            });
+            table.push_back(Arc::clone(&cell));
+            self.running.send_modify(|running| *running += 1);
+            cell
+        };
+        self.metrics.job_began(kind);
+        self.publish(&cell, EventKind::JobBegan, None);
+
+        let (jobs, worked) = (Arc::clone(self), Arc::clone(&cell));
+        let began = Instant::now();
+        let thread = tokio::task::spawn_blocking(move || {
+            let reporter = Reporter { jobs: &jobs, cell: &worked, kind, passed_on: Mutex::new(None) };
+            work(&reporter)
+        });
+        let (jobs, ended) = (Arc::clone(self), Arc::clone(&cell));
+        tokio::spawn(async move {
+            let outcome = thread.await.unwrap_or_else(|error| {
+                Err(DaemonError::Bug { detail: format!("a job did not come to its end: {error}") }.into())
+            });
+            jobs.end(&ended, outcome, began.elapsed());
+        });
+        Ok(cell)
+    }
+
+    fn end(&self, cell: &Arc<JobCell>, outcome: Outcome<JobResult>, took: Duration) {
+        self.metrics.job_ended(lock(&cell.job).kind, &outcome, took);
+        let status = outcome.as_ref().map_or_else(|failure| failure.status, |_| 200);
+        let job = {
+            let mut job = lock(&cell.job);
+            job.ended = Some(now());
+            match outcome {
+                Ok(result) => {
+                    if let JobResult::Session(view) = &result {
+                        job.session = Some(view.id.clone());
+                    }
+                    job.state = JobState::Done;
+                    job.result = Some(result);
+                }
+                Err(failure) => {
+                    job.state = JobState::Failed;
+                    job.error = Some(failure.body);
+                }
+            }
+            Job { result: None, ..job.clone() }
+        };
+        log_end(&job, cell.owner_uid, took);
+        self.publish(cell, EventKind::JobEnded, None);
+        cell.ended.send_replace(Some(status));
+        self.forget_old(cell.owner_uid);
+        self.running.send_modify(|running| *running -= 1);
+    }
+
+    fn publish(&self, cell: &JobCell, kind: EventKind, step: Option<Step>) {
+        let job = lock(&cell.job);
+        let whole = (kind != EventKind::JobStep).then(|| {
+            // A result can be large, and the ring keeps thousands of events. Who wants it asks for the job.
+            Box::new(Job { result: None, ..job.clone() })
+        });
+        self.events.publish(Event {
+            session: job.session.clone(),
+            owner_uid: Some(cell.owner_uid),
+            job_id: Some(job.id.clone()),
+            job: whole,
+            step,
+            ..blank(kind)
+        });
+    }
+
+    /// Drops the oldest that ended, of one user, beyond the limits.
+    fn forget_old(&self, owner_uid: u32) {
+        let mut table = lock(&self.table);
+        let (mut count, mut output) = (0, 0);
+        let mut keep: VecDeque<_> = VecDeque::with_capacity(table.len());
+        while let Some(cell) = table.pop_back() {
+            if cell.owner_uid == owner_uid && cell.has_ended() {
+                count += 1;
+                output += cell.kept_output();
+                if count > self.ended_limit || (output > KEPT_OUTPUT && count > 1) {
+                    continue;
+                }
+            }
+            keep.push_front(cell);
+        }
+        *table = keep;
+    }
+
+    /// The jobs that a caller may see, oldest first.
+    pub(crate) fn list(&self, caller: &Caller) -> Vec<Job> {
+        let table = lock(&self.table);
+        table.iter().filter(|cell| caller.may_touch(cell.owner_uid)).map(|cell| cell.view()).collect()
+    }
+
+    /// One of them.
+    pub(crate) fn find(&self, caller: &Caller, id: &str) -> Result<Arc<JobCell>, DaemonError> {
+        let table = lock(&self.table);
+        let found = table.iter().find(|cell| caller.may_touch(cell.owner_uid) && lock(&cell.job).id == id);
+        found.cloned().ok_or_else(|| DaemonError::NoJob { id: id.to_owned() })
+    }
+
+    /// Waits until no job runs, or until `limit` is over and none but `exec` runs.
+    ///
+    /// A pipeline has parts that must not be cut short, and each of its steps has a time limit of its own, so it is waited
+    /// for however long it takes. A command that somebody runs in a session can take for ever; it goes on without us.
+    pub async fn drained(&self, limit: Duration) {
+        let mut running = self.running.subscribe();
+        if tokio::time::timeout(limit, running.wait_for(|running| *running == 0)).await.is_ok() {
+            return;
+        }
+        loop {
+            let waited_for: Vec<_> = lock(&self.table)
+                .iter()
+                .filter(|cell| !cell.has_ended() && lock(&cell.job).kind != JobKind::Exec)
+                .cloned()
+                .collect();
+            if waited_for.is_empty() {
+                return;
+            }
+            tracing::warn!(jobs = waited_for.len(), "still waiting for jobs that must not be cut short");
+            for cell in waited_for {
+                let _ = cell.wait().await;
+            }
+        }
+    }
+
+    /// How many run.
+    pub fn running(&self) -> usize {
+        *self.running.borrow()
+    }
+}
+
+/// One line for each job, with the code if it failed.
+fn log_end(job: &Job, uid: u32, took: Duration) {
+    let (kind, session, micros) =
+        (job.kind.as_str(), job.session.as_deref().unwrap_or("-"), took.as_micros());
+    match &job.error {
+        None => tracing::info!(job = job.id, kind, session, uid, micros, "job done"),
+        Some(error) => {
+            let ErrorBody { code, message, causes, .. } = error;
+            let causes = causes.join(": ");
+            tracing::warn!(job = job.id, kind, session, uid, micros, code, message, causes, "job failed");
+        }
+    }
+}
+
+/// An id that is not in the table. It is no secret: who may see a job follows from who they are.
+fn new_id(table: &VecDeque<Arc<JobCell>>) -> String {
+    loop {
+        let id = format!("{:016x}", RandomState::new().hash_one(Instant::now()));
+        if table.iter().all(|cell| lock(&cell.job).id != id) {
+            return id;
+        }
+    }
+}
+
+/// Passes a job's progress on: to its own list of steps, to the events, to the metrics.
+struct Reporter<'a> {
+    jobs: &'a Jobs,
+    cell: &'a JobCell,
+    kind: JobKind,
+    /// When counted progress was last passed on.
+    passed_on: Mutex<Option<Instant>>,
+}
+
+impl Reporter<'_> {
+    /// Changes the newest step of this name, or adds one.
+    fn change(&self, name: &'static str, anew: bool, change: impl FnOnce(&mut Step)) -> Option<Step> {
+        let mut job = lock(&self.cell.job);
+        let at = job.steps.iter().rposition(|step| !anew && step.name == name && step.micros.is_none());
+        let at = match at {
+            Some(at) => at,
+            None if job.steps.len() < STEPS => {
+                job.steps.push(Step { name: name.to_owned(), micros: None, done: None, total: None });
+                job.steps.len() - 1
+            }
+            None => return None,
+        };
+        let step = job.steps.get_mut(at)?;
+        change(step);
+        Some(step.clone())
+    }
+
+    fn publish(&self, step: Option<Step>) {
+        if step.is_some() {
+            self.jobs.publish(self.cell, EventKind::JobStep, step);
+        }
+    }
+}
+
+impl Progress for Reporter<'_> {
+    fn begun(&self, step: &'static str) {
+        *lock(&self.passed_on) = None;
+        self.publish(self.change(step, true, |_| ()));
+    }
+
+    fn progress(&self, step: &'static str, done: u64, total: Option<u64>) {
+        let changed = self.change(step, false, |step| (step.done, step.total) = (Some(done), total));
+        let mut passed_on = lock(&self.passed_on);
+        if passed_on.is_none_or(|last| last.elapsed() >= PROGRESS_EVERY) {
+            *passed_on = Some(Instant::now());
+            drop(passed_on);
+            self.publish(changed);
+        }
+    }
+
+    fn done(&self, step: &'static str, micros: u64) {
+        self.jobs.metrics.step(self.kind, step, micros);
+        self.publish(self.change(step, false, |step| step.micros = Some(micros)));
+    }
+}

@@ -1,0 +1,149 @@
+//! What the daemon needs done: the trait between the wire and the engine.
+//!
+//! Every call may block for as long as the operation takes; the daemon makes each on a thread of its own. Each is told
+//! who asks, and answers only about what is theirs (or anything, to root). For a session that is not the caller's the
+//! answer is the one for a session that does not exist.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+
+use api::{
+    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
+    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, RestoreRequest, RestoredOutcome, RollbackOutcome,
+    RollbackRequest, SessionView, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest,
+    SuspendOutcome, Version,
+};
+
+use crate::caller::Caller;
+
+/// Why something was not done, and the HTTP status that says so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// 4xx if the caller is to change something, 5xx otherwise.
+    pub status: u16,
+    /// What the caller is told.
+    pub body: ErrorBody,
+}
+
+/// The result of an operation.
+pub type Outcome<T> = Result<T, Failure>;
+
+/// Told how an operation goes on. The names of steps are part of the interface.
+pub trait Progress: Sync {
+    /// A step has begun.
+    fn begun(&self, step: &'static str);
+    /// This much of it is done.
+    fn progress(&self, step: &'static str, done: u64, total: Option<u64>);
+    /// It is done, and took this long.
+    fn done(&self, step: &'static str, micros: u64);
+}
+
+/// Something that happened to a session, whether or not somebody asked for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Happening {
+    /// What.
+    pub kind: EventKind,
+    /// To which session.
+    pub session: String,
+    /// Whose session that is.
+    pub owner_uid: u32,
+    /// The snapshot in question.
+    pub commit: Option<String>,
+    /// More, for people.
+    pub detail: Option<String>,
+}
+
+/// All that can be asked of the engine.
+pub trait Operations: Send + Sync + 'static {
+    /// Versions, and why nothing can be done here if so.
+    fn version(&self) -> Version;
+    /// What this machine can and cannot do.
+    fn doctor(&self, caller: &Caller) -> Outcome<Doctor>;
+    /// The caller's sessions, oldest first.
+    fn sessions(&self, caller: &Caller) -> Outcome<Vec<SessionView>>;
+    /// One of them, by id, name or the beginning of an id.
+    fn session(&self, caller: &Caller, which: &str) -> Outcome<SessionView>;
+    /// Where the session's log is.
+    fn log(&self, caller: &Caller, which: &str) -> Outcome<PathBuf>;
+    /// The snapshots of a session, or all of the caller's; newest first.
+    fn history(&self, caller: &Caller, which: Option<&str>) -> Outcome<Vec<CommitView>>;
+    /// What lies between two snapshots.
+    fn diff(&self, caller: &Caller, a: &str, b: &str) -> Outcome<Diff>;
+    /// Where the store of a user is.
+    fn store(&self, uid: u32) -> Outcome<PathBuf>;
+
+    /// Starts a session.
+    fn start(&self, caller: &Caller, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Takes a snapshot.
+    fn snapshot(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: SnapshotRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SnapshotOutcome>;
+    /// Rolls a session back.
+    fn rollback(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: RollbackRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<RollbackOutcome>;
+    /// Makes branches of a session.
+    fn branch(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: BranchRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<Vec<BranchOutcome>>;
+    /// Puts a session to sleep.
+    fn suspend(&self, caller: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SuspendOutcome>;
+    /// Wakes it.
+    fn resume(&self, caller: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Ends its processes.
+    fn stop(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: StopRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SessionView>;
+    /// Forgets a session that has no processes; its snapshots stay. Returns what it was.
+    fn remove(&self, caller: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Runs a command inside.
+    fn exec(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: ExecRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<ExecOutcome>;
+    /// Adopts a process tree.
+    fn attach(
+        &self,
+        caller: &Caller,
+        request: AttachRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SessionView>;
+    /// Writes a process tree to a directory.
+    fn checkpoint(
+        &self,
+        caller: &Caller,
+        request: CheckpointRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<CheckpointOutcome>;
+    /// Brings one back.
+    fn restore(
+        &self,
+        caller: &Caller,
+        request: RestoreRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<RestoredOutcome>;
+
+    /// What happens from now on; asked for once.
+    fn happenings(&self) -> Option<Receiver<Happening>> {
+        None
+    }
+}

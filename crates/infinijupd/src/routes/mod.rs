@@ -1,0 +1,223 @@
+//! The paths of the interface.
+//!
+//! Handlers are short: take the request apart, find out whose session it is about, begin a job or ask the engine. The
+//! extractors here answer everything they refuse in the form of [`api::ErrorBody`], so that no answer of the daemon is in
+//! another form.
+
+pub(crate) mod jobs;
+pub(crate) mod log;
+pub(crate) mod sessions;
+pub(crate) mod system;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::caller::Caller;
+use crate::error::DaemonError;
+use crate::operations::{Failure, Operations, Outcome};
+use crate::server::App;
+
+/// The most that a request's body may take. An environment can be 2 MiB, and JSON makes it longer.
+pub(crate) const BODY_LIMIT: usize = 8 << 20;
+
+/// The longest name of anything.
+const NAME_LIMIT: usize = 128;
+
+/// The longest expression that names a snapshot.
+const EXPRESSION_LIMIT: usize = 512;
+
+/// All paths.
+pub(crate) fn router(app: App) -> Router {
+    Router::new()
+        .route("/v1/version", get(system::version))
+        .route("/v1/doctor", get(system::doctor))
+        .route("/v1/openapi.json", get(system::openapi))
+        .route("/v1/store", get(system::store))
+        .route("/v1/diff", get(system::diff))
+        .route("/v1/history", get(system::history))
+        .route("/metrics", get(system::metrics))
+        .route("/v1/sessions", get(sessions::list).post(sessions::start))
+        .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::remove))
+        .route("/v1/sessions/{id}/history", get(sessions::history))
+        .route("/v1/sessions/{id}/log", get(log::log))
+        .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot))
+        .route("/v1/sessions/{id}/rollback", post(sessions::rollback))
+        .route("/v1/sessions/{id}/branch", post(sessions::branch))
+        .route("/v1/sessions/{id}/suspend", post(sessions::suspend))
+        .route("/v1/sessions/{id}/resume", post(sessions::resume))
+        .route("/v1/sessions/{id}/stop", post(sessions::stop))
+        .route("/v1/sessions/{id}/exec", post(sessions::exec))
+        .route("/v1/attach", post(sessions::attach))
+        .route("/v1/checkpoint", post(sessions::checkpoint))
+        .route("/v1/restore", post(sessions::restore))
+        .route("/v1/jobs", get(jobs::list))
+        .route("/v1/jobs/{id}", get(jobs::show))
+        .route("/v1/jobs/{id}/events", get(jobs::job_events))
+        .route("/v1/events", get(jobs::events))
+        .fallback(async |method: Method, uri: Uri| no_route(&method, &uri, false))
+        .method_not_allowed_fallback(async |method: Method, uri: Uri| no_route(&method, &uri, true))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(app)
+}
+
+fn no_route(method: &Method, uri: &Uri, other_method: bool) -> Failure {
+    let path = uri.path().chars().take(NAME_LIMIT).collect();
+    DaemonError::NoRoute { method: method.to_string(), path, other_method }.into()
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, axum::Json(self.body)).into_response()
+    }
+}
+
+impl IntoResponse for DaemonError {
+    fn into_response(self) -> Response {
+        Failure::from(self).into_response()
+    }
+}
+
+fn bad(what: impl Into<String>) -> Failure {
+    DaemonError::BadRequest { what: what.into() }.into()
+}
+
+/// The `{id}` of a path: a session's id, name or beginning of an id, or a job's id.
+pub(crate) struct Id(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let Path(id) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| bad("the id in its path is not UTF-8"))?;
+        name("the id in its path", &id)?;
+        Ok(Self(id))
+    }
+}
+
+/// Refuses what cannot be a name: it may end up in a path, a ref or a terminal.
+fn name(what: &str, name: &str) -> Result<(), Failure> {
+    let fits = name.len() <= NAME_LIMIT
+        && name.starts_with(char::is_alphanumeric)
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    if fits {
+        return Ok(());
+    }
+    Err(bad(format!(
+        "{what} must begin with a letter or digit, and hold nothing but those, `.`, `_` and `-`, at most {NAME_LIMIT} bytes"
+    )))
+}
+
+/// Refuses what cannot name a snapshot. What it means is up to the engine.
+fn expression(what: &str, text: &str) -> Result<(), Failure> {
+    if text.is_empty() || text.len() > EXPRESSION_LIMIT || text.chars().any(char::is_control) {
+        return Err(bad(format!("{what} cannot name a snapshot")));
+    }
+    Ok(())
+}
+
+/// The query of a request.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(rejection) => Err(bad(rejection.body_text())),
+        }
+    }
+}
+
+/// The body of a request. None at all is as good as `{}`.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                Failure::from(DaemonError::TooLarge { limit: BODY_LIMIT })
+            } else {
+                bad(rejection.body_text())
+            }
+        })?;
+        let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(bytes).map(Self).map_err(|error| bad(format!("its body: {error}")))
+    }
+}
+
+/// `?wait=true`.
+#[derive(Clone, Copy, Deserialize, utoipa::IntoParams)]
+pub(crate) struct Wait {
+    /// Answer when the job has ended: with the job, or with its error.
+    #[serde(default)]
+    wait: bool,
+}
+
+/// Asks the engine something that does not take long.
+async fn ask<T: Send + 'static>(
+    app: &App,
+    question: impl FnOnce(&dyn Operations) -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
+    let operations = std::sync::Arc::clone(&app.operations);
+    match tokio::task::spawn_blocking(move || question(&*operations)).await {
+        Ok(answer) => answer,
+        Err(error) => Err(DaemonError::Bug { detail: format!("a question had no answer: {error}") }.into()),
+    }
+}
+
+/// Finds a session that the caller may touch.
+///
+/// The one place that decides so. That a session is not there and that it is somebody else's have the same answer, in
+/// our words, whatever the engine's are: nobody can learn from it what others have.
+async fn resolve(app: &App, caller: &Caller, which: String) -> Outcome<api::SessionView> {
+    let asker = caller.clone();
+    let asked = which.clone();
+    let found = ask(app, move |operations| operations.session(&asker, &asked)).await;
+    match found {
+        Ok(view) if caller.may_touch(view.owner_uid) => Ok(view),
+        Err(failure) if failure.status != 404 => Err(failure),
+        _ => Err(DaemonError::NoSession { which }.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_be_something_else_are_refused() {
+        for good in ["a", "kernel-1", "Größe.2", "0f3a", &"x".repeat(NAME_LIMIT)] {
+            name("it", good).unwrap();
+        }
+        for evil in [
+            "",
+            ".",
+            "..",
+            ".hidden",
+            "-flag",
+            "a/b",
+            "../etc",
+            "a\0b",
+            "a\nb",
+            "a b",
+            "~root",
+            "a\u{202e}b",
+            &"x".repeat(4096),
+        ] {
+            name("it", evil).unwrap_err();
+        }
+    }
+}

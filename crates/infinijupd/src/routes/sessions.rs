@@ -1,0 +1,393 @@
+//! Sessions, and what can be done with them.
+
+use std::sync::Arc;
+
+use api::{
+    AttachRequest, BranchRequest, CheckpointRequest, Commits, ErrorBody, ExecRequest, Job, JobKind,
+    JobResult, RestoreRequest, RollbackRequest, SessionView, Sessions, SnapshotRequest, StartRequest,
+    StopRequest,
+};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::{Body, Id, Params, Wait, ask, bad, expression, name, resolve};
+use crate::caller::Caller;
+use crate::error::DaemonError;
+use crate::operations::{Failure, Operations, Outcome, Progress};
+use crate::server::App;
+
+/// The most branches that one request can make.
+const BRANCHES: u32 = 64;
+
+/// The caller's sessions; all, for root.
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = Sessions)))]
+pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Outcome<Json<Sessions>> {
+    let sessions = ask(&app, move |operations| {
+        let mut sessions = operations.sessions(&caller)?;
+        sessions.retain(|session| caller.may_touch(session.owner_uid));
+        Ok(sessions)
+    });
+    Ok(Json(Sessions { sessions: sessions.await? }))
+}
+
+/// One session.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}", tag = "sessions",
+    params(("id" = String, Path, description = "id, name or beginning of an id")),
+    responses((status = 200, body = SessionView), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn show(State(app): State<App>, caller: Caller, Id(id): Id) -> Outcome<Json<SessionView>> {
+    Ok(Json(resolve(&app, &caller, id).await?))
+}
+
+/// The snapshots of a session, newest first.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/history", tag = "sessions",
+    params(("id" = String, Path)),
+    responses((status = 200, body = Commits), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn history(State(app): State<App>, caller: Caller, Id(id): Id) -> Outcome<Json<Commits>> {
+    let session = resolve(&app, &caller, id).await?;
+    let commits = ask(&app, move |operations| operations.history(&caller, Some(&session.id))).await?;
+    Ok(Json(Commits { commits }))
+}
+
+/// Begins a job, and answers now or when it has ended.
+async fn job(
+    app: &App,
+    caller: Caller,
+    kind: JobKind,
+    session: Option<String>,
+    wait: Wait,
+    work: impl FnOnce(&dyn Operations, &Caller, &dyn Progress) -> Outcome<JobResult> + Send + 'static,
+) -> Outcome<Response> {
+    if app.is_stopping() {
+        return Err(DaemonError::Stopping.into());
+    }
+    let operations = Arc::clone(&app.operations);
+    let asker = caller.clone();
+    let cell =
+        app.jobs.begin(&caller, kind, session, move |progress| work(&*operations, &asker, progress))?;
+    if wait.wait {
+        return Ok(Json(cell.wait().await?).into_response());
+    }
+    let job = cell.view();
+    let location = [("location", format!("/v1/jobs/{}", job.id))];
+    Ok((StatusCode::ACCEPTED, location, Json(job)).into_response())
+}
+
+/// The same, for a session that must be there.
+async fn session_job(
+    app: App,
+    caller: Caller,
+    id: String,
+    kind: JobKind,
+    wait: Wait,
+    work: impl FnOnce(&dyn Operations, &Caller, &str, &dyn Progress) -> Outcome<JobResult> + Send + 'static,
+) -> Outcome<Response> {
+    let session = resolve(&app, &caller, id).await?.id;
+    let named = Some(session.clone());
+    job(&app, caller, kind, named, wait, move |operations, caller, progress| {
+        work(operations, caller, &session, progress)
+    })
+    .await
+}
+
+fn view(session: SessionView) -> JobResult {
+    JobResult::Session(Box::new(session))
+}
+
+/// Starts a session.
+#[utoipa::path(
+    post, path = "/v1/sessions", tag = "sessions", params(Wait), request_body = StartRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn start(
+    State(app): State<App>,
+    caller: Caller,
+    Params(wait): Params<Wait>,
+    Body(request): Body<StartRequest>,
+) -> Outcome<Response> {
+    new_name(request.name.as_deref())?;
+    absolute("`cwd`", &request.cwd)?;
+    if let Some(workspace) = &request.workspace {
+        absolute("`workspace`", workspace)?;
+    }
+    match &request.start {
+        api::Start::Command { argv } => command("`argv`", argv)?,
+        api::Start::Kernel { spec: Some(spec) } => name("the kernelspec's name", spec)?,
+        api::Start::Kernel { spec: None } => (),
+    }
+    for sidecar in &request.sidecars {
+        command("a sidecar", sidecar)?;
+    }
+    for variable in &request.env {
+        no_nul("a variable", &variable.value)?;
+        no_nul("a variable's name", &variable.name)?;
+        if variable.name.is_empty() || variable.name.as_bytes().contains(&b'=') {
+            return Err(bad("a variable's name is empty or has a `=` in it"));
+        }
+    }
+    job(&app, caller, JobKind::Start, None, wait, move |operations, caller, progress| {
+        operations.start(caller, request, progress).map(view)
+    })
+    .await
+}
+
+/// Takes a snapshot; the session goes on.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/snapshot", tag = "sessions", params(("id" = String, Path), Wait),
+    request_body = SnapshotRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn snapshot(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+    Body(request): Body<SnapshotRequest>,
+) -> Outcome<Response> {
+    if let Some(hook) = &request.quiesce {
+        command("`quiesce`", hook)?;
+    }
+    new_name(request.tag.as_deref())?;
+    session_job(app, caller, id, JobKind::Snapshot, wait, move |operations, caller, session, progress| {
+        operations.snapshot(caller, session, request, progress).map(JobResult::Snapshot)
+    })
+    .await
+}
+
+/// Rolls a session back to one of its snapshots.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/rollback", tag = "sessions", params(("id" = String, Path), Wait),
+    request_body = RollbackRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn rollback(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+    Body(request): Body<RollbackRequest>,
+) -> Outcome<Response> {
+    expression("`to`", &request.to)?;
+    session_job(app, caller, id, JobKind::Rollback, wait, move |operations, caller, session, progress| {
+        operations.rollback(caller, session, request, progress).map(JobResult::Rollback)
+    })
+    .await
+}
+
+/// Makes new sessions that begin where this one is, or was.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/branch", tag = "sessions", params(("id" = String, Path), Wait),
+    request_body = BranchRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn branch(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+    Body(request): Body<BranchRequest>,
+) -> Outcome<Response> {
+    new_name(request.name.as_deref())?;
+    if let Some(from) = &request.from {
+        expression("`from`", from)?;
+    }
+    if request.count.is_some_and(|count| !(1..=BRANCHES).contains(&count)) {
+        return Err(bad(format!("`count` must be from 1 to {BRANCHES}")));
+    }
+    session_job(app, caller, id, JobKind::Branch, wait, move |operations, caller, session, progress| {
+        operations.branch(caller, session, request, progress).map(|branches| JobResult::Branch { branches })
+    })
+    .await
+}
+
+/// Takes a snapshot and ends the processes.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/suspend", tag = "sessions", params(("id" = String, Path), Wait),
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn suspend(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+) -> Outcome<Response> {
+    session_job(app, caller, id, JobKind::Suspend, wait, |operations, caller, session, progress| {
+        operations.suspend(caller, session, progress).map(JobResult::Suspend)
+    })
+    .await
+}
+
+/// Brings the processes of a suspended session back.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/resume", tag = "sessions", params(("id" = String, Path), Wait),
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+) -> Outcome<Response> {
+    session_job(app, caller, id, JobKind::Resume, wait, |operations, caller, session, progress| {
+        operations.resume(caller, session, progress).map(view)
+    })
+    .await
+}
+
+/// Ends the processes of a session.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/stop", tag = "sessions", params(("id" = String, Path), Wait),
+    request_body = StopRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn stop(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+    Body(request): Body<StopRequest>,
+) -> Outcome<Response> {
+    session_job(app, caller, id, JobKind::Stop, wait, move |operations, caller, session, progress| {
+        operations.stop(caller, session, request, progress).map(view)
+    })
+    .await
+}
+
+/// Forgets a session that has no processes. Its snapshots stay.
+#[utoipa::path(
+    delete, path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path), Wait),
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn remove(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+) -> Outcome<Response> {
+    session_job(app, caller, id, JobKind::Remove, wait, |operations, caller, session, progress| {
+        operations.remove(caller, session, progress).map(view)
+    })
+    .await
+}
+
+/// Runs a command inside a session, as its owner.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/exec", tag = "sessions", params(("id" = String, Path), Wait),
+    request_body = ExecRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn exec(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+    Body(request): Body<ExecRequest>,
+) -> Outcome<Response> {
+    command("`argv`", &request.argv)?;
+    session_job(app, caller, id, JobKind::Exec, wait, move |operations, caller, session, progress| {
+        operations.exec(caller, session, request, progress).map(JobResult::Exec)
+    })
+    .await
+}
+
+/// Makes a session of a process tree that is running already.
+#[utoipa::path(
+    post, path = "/v1/attach", tag = "sessions", params(Wait), request_body = AttachRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn attach(
+    State(app): State<App>,
+    caller: Caller,
+    Params(wait): Params<Wait>,
+    Body(request): Body<AttachRequest>,
+) -> Outcome<Response> {
+    new_name(request.name.as_deref())?;
+    process(request.pid)?;
+    job(&app, caller, JobKind::Attach, None, wait, move |operations, caller, progress| {
+        operations.attach(caller, request, progress).map(view)
+    })
+    .await
+}
+
+/// Writes a process tree to a directory, without making a session of it.
+#[utoipa::path(
+    post, path = "/v1/checkpoint", tag = "one shot", params(Wait), request_body = CheckpointRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn checkpoint(
+    State(app): State<App>,
+    caller: Caller,
+    Params(wait): Params<Wait>,
+    Body(request): Body<CheckpointRequest>,
+) -> Outcome<Response> {
+    process(request.pid)?;
+    absolute("`directory`", &request.directory)?;
+    job(&app, caller, JobKind::Checkpoint, None, wait, move |operations, caller, progress| {
+        operations.checkpoint(caller, request, progress).map(JobResult::Checkpoint)
+    })
+    .await
+}
+
+/// Brings a process tree back from such a directory.
+#[utoipa::path(
+    post, path = "/v1/restore", tag = "one shot", params(Wait), request_body = RestoreRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn restore(
+    State(app): State<App>,
+    caller: Caller,
+    Params(wait): Params<Wait>,
+    Body(request): Body<RestoreRequest>,
+) -> Outcome<Response> {
+    absolute("`directory`", &request.directory)?;
+    job(&app, caller, JobKind::Restore, None, wait, move |operations, caller, progress| {
+        operations.restore(caller, request, progress).map(JobResult::Restore)
+    })
+    .await
+}
+
+fn new_name(wanted: Option<&str>) -> Result<(), Failure> {
+    wanted.map_or(Ok(()), |wanted| name("a name", wanted))
+}
+
+fn no_nul(what: &str, text: &api::Text) -> Result<(), Failure> {
+    if text.as_bytes().contains(&0) { Err(bad(format!("{what} has a NUL in it"))) } else { Ok(()) }
+}
+
+fn absolute(what: &str, path: &api::Text) -> Result<(), Failure> {
+    no_nul(what, path)?;
+    // PATH_MAX counts the NUL at the end.
+    if !path.as_path().is_absolute() || path.as_bytes().len() >= 4096 {
+        return Err(bad(format!("{what} must be an absolute path of less than 4096 bytes")));
+    }
+    Ok(())
+}
+
+fn command(what: &str, argv: &[api::Text]) -> Result<(), Failure> {
+    if argv.first().is_none_or(api::Text::is_empty) {
+        return Err(bad(format!("{what} names no program")));
+    }
+    argv.iter().try_for_each(|word| no_nul(what, word))
+}
+
+fn process(pid: i32) -> Result<(), Failure> {
+    // 1 is the machine's own init, below it are groups of processes.
+    if pid > 1 { Ok(()) } else { Err(bad("`pid` is not the number of a process that can be taken")) }
+}
