@@ -3,12 +3,12 @@
 //! `GET /v1/events` and `GET /v1/jobs/{id}/events` are streams of server-sent events. The `id:` of each is its number,
 //! `event:` its kind, `data:` an [`Event`] as one line of JSON. A client that comes back with `Last-Event-ID` gets what
 //! it missed, as far as the daemon still has it; if it has not, an event of the kind [`EventKind::Missed`] comes first.
-//! Numbers begin anew when the daemon is restarted; a number that is not known gives the same `missed`.
+//! So it does after a restart of the daemon. In `/v1/events` a job has no `result`; in its own stream it has.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Job, Step};
+use crate::{Job, SessionState, Step};
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
@@ -20,20 +20,12 @@ pub enum EventKind {
     JobStep,
     /// A job ended; `job` has it. The last event of a job's own stream.
     JobEnded,
-    /// A session was started, attached or branched off.
-    SessionStarted,
-    /// A session's main command ended.
-    SessionEnded,
-    /// A session's processes could not be brought back.
-    SessionFailed,
+    /// A session has another state now; `state` has it.
+    SessionState,
     /// A snapshot was taken; `commit` has it.
     SnapshotTaken,
     /// A session was rolled back; `commit` has the snapshot it is at.
     RolledBack,
-    /// A session was put to sleep.
-    Suspended,
-    /// A session was woken.
-    Resumed,
     /// A session was removed.
     SessionRemoved,
     /// Events before this one are lost to this client.
@@ -50,13 +42,9 @@ impl EventKind {
             Self::JobBegan => "job_began",
             Self::JobStep => "job_step",
             Self::JobEnded => "job_ended",
-            Self::SessionStarted => "session_started",
-            Self::SessionEnded => "session_ended",
-            Self::SessionFailed => "session_failed",
+            Self::SessionState => "session_state",
             Self::SnapshotTaken => "snapshot_taken",
             Self::RolledBack => "rolled_back",
-            Self::Suspended => "suspended",
-            Self::Resumed => "resumed",
             Self::SessionRemoved => "session_removed",
             Self::Missed => "missed",
             Self::Other => "other",
@@ -76,6 +64,9 @@ pub struct Event {
     /// In which session.
     #[serde(default)]
     pub session: Option<String>,
+    /// The state that it has now.
+    #[serde(default)]
+    pub state: Option<SessionState>,
     /// Whose session or job it is.
     #[serde(default)]
     pub owner_uid: Option<u32>,

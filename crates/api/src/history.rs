@@ -5,17 +5,6 @@ use utoipa::ToSchema;
 
 use crate::Text;
 
-/// Who took a snapshot.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Author {
-    /// The user's name.
-    pub name: String,
-    /// Their number.
-    pub uid: u32,
-    /// On which machine.
-    pub host: String,
-}
-
 /// A snapshot in the history.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CommitView {
@@ -25,13 +14,8 @@ pub struct CommitView {
     pub parents: Vec<String>,
     /// The thread it was made on.
     pub thread: String,
-    /// The session that it is of, if that is still known.
-    #[serde(default)]
-    pub session: Option<String>,
     /// Tags that lead to it.
     pub tags: Vec<String>,
-    /// Who took it.
-    pub author: Author,
     /// When.
     pub time: String,
     /// Why: `manual`, `automatic`, `suspend`, `branch` …

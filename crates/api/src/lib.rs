@@ -20,18 +20,15 @@ mod text;
 
 pub use error::{ErrorBody, exit};
 pub use event::{Event, EventKind};
-pub use history::{
-    Author, Change, CommitView, Commits, Diff, DiffTotals, FileDiff, MappingDiff, ProcessDiff,
-};
+pub use history::{Change, CommitView, Commits, Diff, DiffTotals, FileDiff, MappingDiff, ProcessDiff};
 pub use job::{Job, JobKind, JobResult, JobState, Jobs, Step};
 pub use operation::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, ExecOutcome,
-    ExecRequest, RestoreRequest, RestoredOutcome, RollbackOutcome, RollbackRequest, SnapshotOutcome,
-    SnapshotRequest, StopRequest, SuspendOutcome, TimedStep, Uncaptured,
+    ExecRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest,
+    SnapshotOutcome, SnapshotRequest, StopRequest, SuspendOutcome, TimedStep, Uncaptured,
 };
 pub use session::{
-    EnvVar, FilePolicy, Forward, KernelView, Network, Origin, SessionState, SessionView, Sessions, Start,
-    StartRequest,
+    EnvVar, FilePolicy, KernelView, Network, Origin, SessionState, SessionView, Sessions, Start, StartRequest,
 };
 pub use system::{Doctor, Finding, FindingState, StoreView, Version};
 pub use text::Text;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{FilePolicy, SessionView, Text};
+use crate::{EnvVar, FilePolicy, SessionView, Text};
 
 /// One step of a pipeline and how long it took.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -81,8 +81,9 @@ fn yes() -> bool {
 pub struct RollbackOutcome {
     /// The snapshot it is at now.
     pub commit: String,
-    /// The snapshot of how it was before.
-    pub automatic: String,
+    /// The snapshot of how it was before; `null` if it had no processes.
+    #[serde(default)]
+    pub automatic: Option<String>,
     /// Files that somebody else had changed; they were overwritten, and are in `automatic`.
     pub changed_by_others: Vec<Text>,
     /// Connections that could not be kept.
@@ -111,10 +112,15 @@ pub struct BranchRequest {
 pub struct BranchOutcome {
     /// The new session.
     pub session: SessionView,
+    /// The snapshot that it began with.
+    pub commit: String,
     /// Files that it has open for writing together with the original.
     pub shared: Vec<Text>,
     /// What else should be known.
     pub warnings: Vec<String>,
+    /// Where the time went.
+    #[serde(default)]
+    pub steps: Vec<TimedStep>,
 }
 
 /// A session was put to sleep.
@@ -124,9 +130,17 @@ pub struct SuspendOutcome {
     pub commit: String,
     /// How much memory it gave back.
     pub freed_bytes: u64,
-    /// What should be known.
+    /// Where the time went.
     #[serde(default)]
-    pub warnings: Vec<String>,
+    pub steps: Vec<TimedStep>,
+}
+
+/// `POST /v1/sessions/{id}/resume`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResumeRequest {
+    /// Go on although files were changed by somebody else.
+    pub force: bool,
 }
 
 /// `POST /v1/sessions/{id}/stop`.
@@ -143,12 +157,15 @@ pub struct StopRequest {
 pub struct ExecRequest {
     /// The program and its arguments.
     pub argv: Vec<Text>,
+    /// Its environment.
+    #[serde(default)]
+    pub env: Vec<EnvVar>,
 }
 
 /// A command has run in a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExecOutcome {
-    /// Its exit code, or minus the signal that ended it.
+    /// Its exit code, or 128 and the signal that ended it.
     pub status: i32,
     /// What it wrote to its standard output.
     pub stdout: Text,
@@ -167,13 +184,13 @@ pub struct AttachRequest {
     pub name: Option<String>,
 }
 
-/// `POST /v1/checkpoint`.
+/// `POST /v1/checkpoint`. For root only: plain images are whatever somebody makes of them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointRequest {
     /// The root of a process tree of the caller's.
     pub pid: i32,
-    /// A directory for the images, absolute; it is made with the caller's rights and must be empty if it exists.
+    /// A directory for the images, absolute; it is made, and must not exist yet.
     pub directory: Text,
     /// Whether the processes go on.
     #[serde(default = "yes")]
@@ -191,7 +208,7 @@ pub struct CheckpointOutcome {
     pub bytes: u64,
 }
 
-/// `POST /v1/restore`.
+/// `POST /v1/restore`. For root only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {

@@ -114,7 +114,7 @@ pub enum SessionState {
     Suspended,
     /// The main command has ended by itself or was stopped.
     Ended,
-    /// They could not be brought back by themselves; `resume` or a rollback may.
+    /// They ended without anyone wanting it; `resume` or a rollback may bring them back.
     Failed,
 }
 
@@ -144,15 +144,6 @@ pub struct KernelView {
     pub kernel_name: Option<String>,
 }
 
-/// A port of the session that can be reached from outside.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Forward {
-    /// On 127.0.0.1 of the machine.
-    pub outside: u16,
-    /// On 127.0.0.1 of the session.
-    pub inside: u16,
-}
-
 /// Where a branch comes from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Origin {
@@ -175,9 +166,6 @@ pub struct SessionView {
     pub owner: String,
     /// What it is doing.
     pub state: SessionState,
-    /// Why it failed, if it did.
-    #[serde(default)]
-    pub failure: Option<String>,
     /// What it runs.
     pub command: Vec<Text>,
     /// In which directory.
@@ -193,9 +181,6 @@ pub struct SessionView {
     /// How to reach it, if it is a kernel.
     #[serde(default)]
     pub kernel: Option<KernelView>,
-    /// Which ports lead in.
-    #[serde(default)]
-    pub ports: Vec<Forward>,
     /// The thread its snapshots go to.
     pub thread: String,
     /// Its newest snapshot.
@@ -206,7 +191,7 @@ pub struct SessionView {
     pub parent: Option<Origin>,
     /// When it was started.
     pub created: String,
-    /// How its main command ended: the exit code, or minus the signal.
+    /// How its main command ended: the exit code, or 128 and the signal.
     #[serde(default)]
     pub exit: Option<i32>,
     /// Which files belong to its snapshots.
@@ -214,6 +199,9 @@ pub struct SessionView {
     /// How much memory its processes take now.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Whether it was running before it became a session; it has no namespaces of its own then.
+    #[serde(default)]
+    pub attached: bool,
 }
 
 /// The answer of `GET /v1/sessions`.

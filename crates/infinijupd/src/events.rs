@@ -67,17 +67,28 @@ impl Events {
         self.publish(Event {
             session: Some(happening.session),
             owner_uid: Some(happening.owner_uid),
+            state: happening.state,
             commit: happening.commit,
-            detail: happening.detail,
             ..blank(happening.kind)
         });
     }
 
+    /// Reads on behalf of `caller` all that is kept.
+    pub(crate) fn kept(&self, caller: &Caller, after: Option<u64>) -> Vec<Arc<Event>> {
+        let ring = lock(&self.ring);
+        let mut reader = self.read_from(caller, None, after.unwrap_or_else(|| ring.floor()));
+        reader.take(&ring)
+    }
+
     /// Reads on behalf of `caller`, only about `job` if given, from the event after `after` or from now on.
     pub(crate) fn read(&self, caller: &Caller, job: Option<String>, after: Option<u64>) -> Reader {
+        let seen = after.unwrap_or_else(|| lock(&self.ring).newest);
+        self.read_from(caller, job, seen)
+    }
+
+    fn read_from(&self, caller: &Caller, job: Option<String>, seen: u64) -> Reader {
         let mut wake = self.newest.subscribe();
         wake.mark_changed();
-        let seen = after.unwrap_or_else(|| lock(&self.ring).newest);
         Reader { caller: caller.clone(), job, seen, wake }
     }
 }
@@ -133,6 +144,7 @@ pub(crate) fn blank(kind: EventKind) -> Event {
         time: String::new(),
         kind,
         session: None,
+        state: None,
         owner_uid: None,
         job_id: None,
         job: None,
@@ -154,7 +166,7 @@ mod tests {
         events.publish(Event {
             owner_uid: Some(owner),
             detail: Some(detail.to_owned()),
-            ..blank(EventKind::SessionEnded)
+            ..blank(EventKind::SessionState)
         });
     }
 

@@ -9,9 +9,9 @@ use std::sync::mpsc::Receiver;
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
-    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, RestoreRequest, RestoredOutcome, RollbackOutcome,
-    RollbackRequest, SessionView, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest,
-    SuspendOutcome, Version,
+    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, RestoreRequest, RestoredOutcome, ResumeRequest,
+    RollbackOutcome, RollbackRequest, SessionState, SessionView, SnapshotOutcome, SnapshotRequest,
+    StartRequest, StopRequest, SuspendOutcome, Version,
 };
 
 use crate::caller::Caller;
@@ -43,14 +43,14 @@ pub trait Progress: Sync {
 pub struct Happening {
     /// What.
     pub kind: EventKind,
+    /// The state that the session has now, if that is what happened.
+    pub state: Option<SessionState>,
     /// To which session.
     pub session: String,
     /// Whose session that is.
     pub owner_uid: u32,
     /// The snapshot in question.
     pub commit: Option<String>,
-    /// More, for people.
-    pub detail: Option<String>,
 }
 
 /// All that can be asked of the engine.
@@ -101,7 +101,13 @@ pub trait Operations: Send + Sync + 'static {
     /// Puts a session to sleep.
     fn suspend(&self, caller: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SuspendOutcome>;
     /// Wakes it.
-    fn resume(&self, caller: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SessionView>;
+    fn resume(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: ResumeRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SessionView>;
     /// Ends its processes.
     fn stop(
         &self,

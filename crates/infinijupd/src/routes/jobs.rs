@@ -9,10 +9,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
+use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Id, bad};
+use super::{Id, Params, bad};
 use crate::caller::Caller;
 use crate::events::{Reader, blank};
 use crate::jobs::JobCell;
@@ -42,15 +43,43 @@ pub(crate) async fn show(State(app): State<App>, caller: Caller, Id(id): Id) -> 
 
 type Stream = Sse<sse::KeepAliveStream<ReceiverStream<Result<sse::Event, Infallible>>>>;
 
+/// How long to listen.
+#[derive(Clone, Copy, Deserialize, utoipa::IntoParams)]
+pub(crate) struct Listen {
+    /// Go on for ever; otherwise send what is still kept, and end.
+    #[serde(default = "yes")]
+    follow: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
 /// What happens to the caller's sessions and jobs, as server-sent events.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events",
-    params(("Last-Event-ID" = Option<u64>, Header, description = "go on after this event")),
+    params(Listen, ("Last-Event-ID" = Option<u64>, Header, description = "go on after this event")),
     responses((status = 200, content_type = "text/event-stream", body = Event)),
 )]
-pub(crate) async fn events(State(app): State<App>, caller: Caller, headers: HeaderMap) -> Outcome<Stream> {
-    let mut reader = app.events.read(&caller, None, last_event(&headers)?);
+pub(crate) async fn events(
+    State(app): State<App>,
+    caller: Caller,
+    Params(Listen { follow }): Params<Listen>,
+    headers: HeaderMap,
+) -> Outcome<Stream> {
+    let after = last_event(&headers)?;
     let (sender, receiver) = mpsc::channel(BUFFER);
+    if !follow {
+        tokio::spawn(async move {
+            for event in app.events.kept(&caller, after) {
+                if !send(&sender, &event).await {
+                    return;
+                }
+            }
+        });
+        return Ok(stream(receiver));
+    }
+    let mut reader = app.events.read(&caller, None, after);
     tokio::spawn(async move {
         let mut stopping = app.stopping.clone();
         loop {

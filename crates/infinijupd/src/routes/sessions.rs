@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use api::{
     AttachRequest, BranchRequest, CheckpointRequest, Commits, ErrorBody, ExecRequest, Job, JobKind,
-    JobResult, RestoreRequest, RollbackRequest, SessionView, Sessions, SnapshotRequest, StartRequest,
-    StopRequest,
+    JobResult, RestoreRequest, ResumeRequest, RollbackRequest, SessionView, Sessions, SnapshotRequest,
+    StartRequest, StopRequest,
 };
 use axum::Json;
 use axum::extract::State;
@@ -124,13 +124,7 @@ pub(crate) async fn start(
     for sidecar in &request.sidecars {
         command("a sidecar", sidecar)?;
     }
-    for variable in &request.env {
-        no_nul("a variable", &variable.value)?;
-        no_nul("a variable's name", &variable.name)?;
-        if variable.name.is_empty() || variable.name.as_bytes().contains(&b'=') {
-            return Err(bad("a variable's name is empty or has a `=` in it"));
-        }
-    }
+    environment(&request.env)?;
     job(&app, caller, JobKind::Start, None, wait, move |operations, caller, progress| {
         operations.start(caller, request, progress).map(view)
     })
@@ -230,6 +224,7 @@ pub(crate) async fn suspend(
 /// Brings the processes of a suspended session back.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/resume", tag = "sessions", params(("id" = String, Path), Wait),
+    request_body = ResumeRequest,
     responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
         (status = "default", body = ErrorBody)),
 )]
@@ -238,9 +233,10 @@ pub(crate) async fn resume(
     caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
+    Body(request): Body<ResumeRequest>,
 ) -> Outcome<Response> {
-    session_job(app, caller, id, JobKind::Resume, wait, |operations, caller, session, progress| {
-        operations.resume(caller, session, progress).map(view)
+    session_job(app, caller, id, JobKind::Resume, wait, move |operations, caller, session, progress| {
+        operations.resume(caller, session, request, progress).map(view)
     })
     .await
 }
@@ -298,6 +294,7 @@ pub(crate) async fn exec(
     Body(request): Body<ExecRequest>,
 ) -> Outcome<Response> {
     command("`argv`", &request.argv)?;
+    environment(&request.env)?;
     session_job(app, caller, id, JobKind::Exec, wait, move |operations, caller, session, progress| {
         operations.exec(caller, session, request, progress).map(JobResult::Exec)
     })
@@ -385,6 +382,17 @@ fn command(what: &str, argv: &[api::Text]) -> Result<(), Failure> {
         return Err(bad(format!("{what} names no program")));
     }
     argv.iter().try_for_each(|word| no_nul(what, word))
+}
+
+fn environment(variables: &[api::EnvVar]) -> Result<(), Failure> {
+    for variable in variables {
+        no_nul("a variable", &variable.value)?;
+        no_nul("a variable's name", &variable.name)?;
+        if variable.name.is_empty() || variable.name.as_bytes().contains(&b'=') {
+            return Err(bad("a variable's name is empty or has a `=` in it"));
+        }
+    }
+    Ok(())
 }
 
 fn process(pid: i32) -> Result<(), Failure> {
