@@ -56,6 +56,8 @@ pub enum TreeState {
     Untouched,
     /// The tree that was to be dumped runs on.
     Running,
+    /// The tree that was to be dumped has ended.
+    Ended,
     /// Processes that were half restored have been ended; none is left.
     Cleared,
     /// It could not be found out, or not be set right; look at it.
@@ -67,6 +69,7 @@ impl std::fmt::Display for TreeState {
         f.write_str(match self {
             Self::Untouched => "no process was touched",
             Self::Running => "the processes run on",
+            Self::Ended => "the processes have ended",
             Self::Cleared => "nothing of the restored processes is left",
             Self::Unknown => "the state of the processes is unknown",
         })
@@ -175,6 +178,14 @@ pub enum CriuError {
         /// A sentence.
         what: String,
     },
+    /// Processes stay stopped.
+    #[error("processes {} below {pid} stay stopped", stopped.join(", "))]
+    Stopped {
+        /// The root of the tree.
+        pid: i32,
+        /// Which.
+        stopped: Vec<String>,
+    },
     /// What CRIU learns about the kernel could not be kept.
     #[error("cannot prepare criu's knowledge of this kernel: {detail}")]
     Kernel {
@@ -213,6 +224,7 @@ impl CriuError {
             Self::Timeout { .. } => "IJ-K012",
             Self::Protocol { .. } => "IJ-K013",
             Self::Hook { .. } => "IJ-K014",
+            Self::Stopped { .. } => "IJ-K015",
             Self::Image { .. } => "IJ-K020",
             Self::Invalid { .. } => "IJ-K021",
         }
@@ -257,6 +269,10 @@ impl CriuError {
             Self::Failed { evidence, .. }
             | Self::Timeout { evidence, .. }
             | Self::Protocol { evidence, .. } => Some(evidence.hint()),
+            Self::Stopped { .. } => Some(
+                "see who traces or freezes them: TracerPid in /proc/<pid>/status, and their cgroup"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

@@ -36,7 +36,6 @@ pub enum Event {
 
 impl Event {
     /// The event behind CRIU's name for it.
-    #[expect(dead_code, reason = "used by the next commit")]
     pub(crate) fn from_script(script: &str, pid: i32) -> Self {
         match script {
             "pre-dump" => Self::PreDump,

@@ -7,14 +7,19 @@
 //! [`images`] reads what a dump has written.
 #![forbid(unsafe_code)]
 
+mod call;
 mod criu;
 mod error;
 mod evidence;
 mod explain;
 mod hooks;
 pub mod images;
+mod kernel;
 mod options;
+mod process;
 mod release;
+mod wire;
+mod worker;
 
 pub use criu::{Criu, Dumped, Features, Probe, Restored};
 pub use error::{Action, Class, CriuError, Result, TreeState};

@@ -1,10 +1,19 @@
 //! Setting free what a dump that died has left stopped.
 
-use crate::error::Result;
+use std::time::Duration;
 
-/// Lets every process of the tree below `pid` run again that a dead dump has left stopped: frozen cgroups are thawed, stopped
-/// processes continued. Harmless for a tree that runs.
+use crate::error::{CriuError, Result};
+use crate::process;
+
+/// Lets every process of the tree below `pid` run again that a dead dump has left stopped: a frozen cgroup is thawed, stopped
+/// processes are continued. Harmless for a tree that runs or is gone; a process that its user has stopped goes on, too, because
+/// nothing tells it from one that a dump has stopped.
 pub fn release(pid: i32) -> Result<()> {
-    let _ = pid;
-    Ok(())
+    process::thaw(pid);
+    if process::continue_tree(pid, Duration::from_secs(5)) {
+        return Ok(());
+    }
+    let stopped: Vec<String> =
+        process::tree(pid).iter().filter(|stat| stat.is_stopped()).map(|stat| stat.pid.to_string()).collect();
+    Err(CriuError::Stopped { pid, stopped })
 }

@@ -20,6 +20,7 @@ pub use files::{
 };
 pub use memory::{Mm, Pagemap, PagemapEntry, Vma};
 pub use mounts::Mountpoint;
+pub(crate) use read::read_stats;
 pub use read::{Images, check};
 pub(crate) use task::Stats;
 pub use task::{

@@ -354,6 +354,11 @@ pub(crate) struct Stats {
 }
 
 impl Core {
+    /// Whether the process was over at the dump: then it has no memory, no files and no place, and no images of them.
+    pub fn is_over(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| matches!(task.state, 2 | 6))
+    }
+
     /// The process's name, from where this thread's image has it.
     pub fn comm(&self) -> Option<&OsStr> {
         let task = self.task.as_ref().map(|task| &task.comm);
