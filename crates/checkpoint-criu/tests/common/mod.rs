@@ -3,6 +3,8 @@
 //! No mount is ever made in the namespace of the test itself: a root that is a bind of `/` exists only inside the box, and in the
 //! namespace of the CRIU that restores it. So nothing that removes a test's directory can reach through one.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests, which fail by panicking")]
+
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
