@@ -260,7 +260,7 @@ fn save(object: &impl ManifestObject, session: &WriteSession) -> Result<ObjectId
     })
 }
 
-fn unread(error: ReadError<StoreError>) -> LifecycleError {
+pub(crate) fn unread(error: ReadError<StoreError>) -> LifecycleError {
     match error {
         ReadError::Source { source, .. } => source.into(),
         ReadError::Object { source, .. } => source.into(),

@@ -2,7 +2,7 @@
 //!
 //! The images that are blobs are written first. Among them are the pagemaps, and a pagemap says where in its pages file each
 //! page of the map belongs. Pages are written by all cores at once, each where it belongs; pages of zeros stay holes, which
-//! read the same and cost neither time nor room.
+//! read the same and cost neither time nor room. The tests are with [`ingest`](crate::ingest), whose inverse this is.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -102,6 +102,3 @@ pub(crate) fn share(from: &Path, dir: &Path) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -61,7 +61,7 @@ impl PagesLayout {
             return Ok(());
         }
         let end = start.checked_add(len).filter(|end| *end <= LIMIT).ok_or(Odd::Order)?;
-        if start % PAGE as u64 != 0 || end % PAGE as u64 != 0 {
+        if !start.is_multiple_of(PAGE as u64) || !end.is_multiple_of(PAGE as u64) {
             return Err(Odd::Order);
         }
         match self.runs.last_mut() {
