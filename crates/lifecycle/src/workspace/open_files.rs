@@ -1,0 +1,215 @@
+//! Which files the processes of a session have open.
+//!
+//! `/proc/PID/fd` and `/proc/PID/maps` say it. The names there are what the kernel makes of its own directory entries: no
+//! link is in them, and they are seen from the process's own root. A name says little, though: the file that it leads to may
+//! be another by now. What counts is the inode, and `/proc/PID/fd/N` leads to that one for certain.
+//!
+//! Only looking is done here, by root. Opening is not.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::Places;
+use super::access::{Facts, facts_of_magic};
+use crate::error::{Result, io_error};
+
+/// A regular file that a process of the session has open or mapped.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenFile {
+    /// As the processes see it; of a deleted one, where it was.
+    pub(crate) path: PathBuf,
+    pub(crate) facts: Facts,
+    /// One of the descriptors.
+    pub(crate) descriptor: Option<(i32, i32)>,
+    /// Open for writing, or mapped so that a write changes the file.
+    pub(crate) written: bool,
+    /// Mapped so that a write changes the file. Such writes need not change its times.
+    pub(crate) mapped_written: bool,
+    /// Open for appending and in no other way: CRIU lets such a file grow.
+    pub(crate) append_only: bool,
+    /// The name that it was opened by is gone.
+    pub(crate) deleted: bool,
+}
+
+/// All of them, each once.
+pub(crate) fn look(pids: &[i32], places: &Places) -> Result<Vec<OpenFile>> {
+    let mut found = Found { places, files: BTreeMap::new() };
+    for &pid in pids {
+        let directory = PathBuf::from(format!("/proc/{pid}"));
+        found.descriptors(pid, &directory).map_err(io_error("read", directory.join("fd")))?;
+        found.mappings(&directory).map_err(io_error("read", directory.join("maps")))?;
+    }
+    Ok(found.files.into_values().collect())
+}
+
+struct Found<'a> {
+    places: &'a Places,
+    files: BTreeMap<((u32, u32), u64, PathBuf), OpenFile>,
+}
+
+impl Found<'_> {
+    fn descriptors(&mut self, pid: i32, directory: &Path) -> io::Result<()> {
+        let Some(list) = unless_ended(fs::read_dir(directory.join("fd")))? else { return Ok(()) };
+        for item in list {
+            let Some(item) = unless_ended(item)? else { return Ok(()) };
+            let link = item.path();
+            let Some(fd) = item.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            // A descriptor may be closed while we look, unless the process is frozen.
+            let (Ok(name), Ok(facts)) = (fs::read_link(&link), facts_of_magic(&link)) else { continue };
+            if !facts.is_file() {
+                continue;
+            }
+            let Ok(info) = fs::read_to_string(directory.join("fdinfo").join(item.file_name())) else {
+                continue;
+            };
+            let flags = flags_in(&info);
+            if flags.contains(OFlags::PATH) {
+                continue;
+            }
+            let access = flags & OFlags::RWMODE;
+            let written = access == OFlags::WRONLY || access == OFlags::RDWR;
+            let append_only = access == OFlags::WRONLY && flags.contains(OFlags::APPEND);
+            let descriptor = Some((pid, fd));
+            self.add(name, facts, OpenFlags { descriptor, written, mapped_written: false, append_only });
+        }
+        Ok(())
+    }
+
+    fn mappings(&mut self, directory: &Path) -> io::Result<()> {
+        let Some(maps) = unless_ended(fs::read(directory.join("maps")))? else { return Ok(()) };
+        let mut last: Option<(u64, Vec<u8>, bool)> = None;
+        for line in maps.split(|&byte| byte == b'\n') {
+            let Some(mapping) = Mapping::parse(line) else { continue };
+            let written = mapping.shared && mapping.writable;
+            let key = (mapping.ino, mapping.name.clone(), written);
+            // A library has several mappings, one after the other.
+            if last.replace(key.clone()) == Some(key) {
+                continue;
+            }
+            let name = PathBuf::from(OsString::from_vec(mapping.name));
+            let by_range = directory.join("map_files").join(&mapping.range);
+            let facts = facts_of_magic(&by_range).ok().or_else(|| {
+                let seen = facts_of_magic(&directory.join("root").join(name.strip_prefix("/").ok()?)).ok();
+                seen.filter(|facts| facts.ino == mapping.ino)
+            });
+            let Some(facts) = facts.filter(Facts::is_file) else { continue };
+            let flags = OpenFlags { descriptor: None, written, mapped_written: written, append_only: false };
+            self.add(name, facts, flags);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: PathBuf, facts: Facts, flags: OpenFlags) {
+        let (path, deleted) = self.true_name(name, &facts);
+        // Without any name it is CRIU's to keep. So is what is in the box's own directories.
+        if facts.nlink == 0 || self.places.spot(&path).is_none() {
+            return;
+        }
+        let OpenFlags { descriptor, written, mapped_written, append_only } = flags;
+        self.files
+            .entry((facts.device, facts.ino, path.clone()))
+            .and_modify(|file| {
+                file.append_only &= append_only;
+                file.written |= written;
+                file.mapped_written |= mapped_written;
+                file.descriptor = file.descriptor.or(descriptor);
+            })
+            .or_insert(OpenFile { path, facts, descriptor, written, mapped_written, append_only, deleted });
+    }
+
+    /// The kernel adds a word to the name of a file that was deleted. A file can also have that word in its name.
+    fn true_name(&self, name: PathBuf, facts: &Facts) -> (PathBuf, bool) {
+        const DELETED: &[u8] = b" (deleted)";
+        let Some(bare) = name.as_os_str().as_bytes().strip_suffix(DELETED) else { return (name, false) };
+        let is_its_name = self.host_path(&name).is_some_and(|path| {
+            facts_of_magic(&path).is_ok_and(|found| (found.device, found.ino) == (facts.device, facts.ino))
+        });
+        if is_its_name { (name, false) } else { (PathBuf::from(OsString::from_vec(bare.to_vec())), true) }
+    }
+
+    fn host_path(&self, path: &Path) -> Option<PathBuf> {
+        let spot = self.places.spot(path)?;
+        match spot.base {
+            super::Base::Root => Some(Path::new("/").join(spot.below)),
+            super::Base::Workspace => {
+                self.places.workspace.as_ref().map(|(_, outside)| outside.join(spot.below))
+            }
+        }
+    }
+}
+
+struct OpenFlags {
+    descriptor: Option<(i32, i32)>,
+    written: bool,
+    mapped_written: bool,
+    append_only: bool,
+}
+
+/// A process that ended meanwhile has nothing open.
+fn unless_ended<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn flags_in(info: &str) -> OFlags {
+    let octal = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let bits = octal.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    OFlags::from_bits_retain(bits.unwrap_or_default())
+}
+
+struct Mapping {
+    range: String,
+    writable: bool,
+    shared: bool,
+    ino: u64,
+    name: Vec<u8>,
+}
+
+impl Mapping {
+    /// `7f00-7f10 rw-s 00000000 fe:00 123    /path`, with a newline in the path as `\012`.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let at = line.iter().position(|&byte| byte == b'/')?;
+        let (head, name) = line.split_at_checked(at)?;
+        let head = std::str::from_utf8(head).ok()?;
+        let mut words = head.split_ascii_whitespace();
+        let (range, rights) = (words.next()?, words.next()?.as_bytes());
+        let ino = words.nth(2)?.parse().ok()?;
+        let range: Vec<String> = range
+            .split('-')
+            .map(|end| u64::from_str_radix(end, 16).map(|end| format!("{end:x}")))
+            .collect::<Result<_, _>>()
+            .ok()?;
+        Some(Self {
+            range: range.join("-"),
+            writable: rights.get(1) == Some(&b'w'),
+            shared: rights.get(3) == Some(&b's'),
+            ino,
+            name: unescape(name),
+        })
+    }
+}
+
+fn unescape(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((&byte, tail)) = rest.split_first() {
+        if let Some(tail) = rest.strip_prefix(b"\\012") {
+            out.push(b'\n');
+            rest = tail;
+        } else {
+            out.push(byte);
+            rest = tail;
+        }
+    }
+    out
+}
