@@ -153,4 +153,6 @@ fn not_images(images: &Path, detail: String) -> LifecycleError {
 }
 
 #[cfg(test)]
+mod real;
+#[cfg(test)]
 pub(crate) mod tests;

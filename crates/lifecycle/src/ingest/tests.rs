@@ -100,7 +100,7 @@ fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 
 /// What comes out is what went in. Not `assert_eq!`: nobody wants to read that.
 #[track_caller]
-fn assert_same(one: &Path, other: &Path) {
+pub(crate) fn assert_same(one: &Path, other: &Path) {
     let (one, other) = (contents(one), contents(other));
     assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
     for (name, bytes) in &one {
