@@ -159,7 +159,7 @@ fn build_run(plan: &Plan, root: &Path) -> Outcome<()> {
 fn bind_file_systems(root: &Path) -> Outcome<Vec<BoxMount>> {
     let table = mounts::table().map_err(|error| error.to_string())?;
     let mut external = Vec::new();
-    for target in real_file_systems(&table, root) {
+    for target in real_file_systems(&table) {
         let inside = under(root, &target);
         match mount_bind(&target, &inside) {
             Ok(()) => {}
@@ -177,13 +177,14 @@ fn bind_file_systems(root: &Path) -> Outcome<Vec<BoxMount>> {
 }
 
 /// Where real file systems are mounted below `/`, parents before children.
-fn real_file_systems(table: &[Mount], root: &Path) -> BTreeSet<PathBuf> {
+fn real_file_systems(table: &[Mount]) -> BTreeSet<PathBuf> {
+    let root = table.iter().rev().find(|mount| mount.target == Path::new("/")).map(|mount| &mount.source);
     table
         .iter()
         .filter(|mount| mount.target != Path::new("/") && !VIEWS.contains(&mount.kind.as_str()))
         .filter(|mount| !MADE_ANEW.iter().any(|place| mount.target.starts_with(place)))
-        // Roots of boxes that are being made just now, ours and others.
-        .filter(|mount| !root.parent().is_some_and(|roots| mount.target.starts_with(roots)))
+        // A second view of `/` is the root of a box that is being made just now, ours or another.
+        .filter(|mount| Some(&mount.source) != root)
         .map(|mount| mount.target.clone())
         .collect()
 }
@@ -258,9 +259,10 @@ mod tests {
                     6 1 8:2 / /srv/data rw - ext4 /dev/sda2 rw\n\
                     7 1 0:9 / /mnt/hidden ro - tmpfs none ro\n\
                     8 1 0:7 / /srv/cg rw - cgroup2 none rw\n\
-                    9 1 8:1 / /tmp/roots/a rw - ext4 /dev/sda1 rw\n";
-        let found = real_file_systems(&mounts::parse(text), Path::new("/tmp/roots/b"));
+                    9 1 8:1 / /tmp/roots/a rw - ext4 /dev/sda1 rw\n\
+                    10 1 8:1 /srv/pool /srv/bound rw - ext4 /dev/sda1 rw\n";
+        let found = real_file_systems(&mounts::parse(text));
         let found: Vec<&str> = found.iter().filter_map(|path| path.to_str()).collect();
-        assert_eq!(found, ["/mnt/hidden", "/srv/data", "/srv/data/deep"]);
+        assert_eq!(found, ["/mnt/hidden", "/srv/bound", "/srv/data", "/srv/data/deep"]);
     }
 }

@@ -10,6 +10,8 @@ use crate::error::{Result, SandboxError};
 /// One line of `mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mount {
+    /// Device and path in it: what is mounted.
+    pub(crate) source: (String, String),
     pub(crate) target: PathBuf,
     pub(crate) kind: String,
     pub(crate) super_options: String,
@@ -22,11 +24,13 @@ pub(crate) fn parse(text: &str) -> Vec<Mount> {
 
 fn parse_line(line: &str) -> Option<Mount> {
     let (front, back) = line.split_once(" - ")?;
-    let target = front.split(' ').nth(4)?;
+    let mut front = front.split(' ').skip(2);
+    let source = (front.next()?.to_owned(), front.next()?.to_owned());
+    let target = front.next()?;
     let mut back = back.split(' ');
     let kind = back.next()?.to_owned();
     let super_options = back.nth(1).unwrap_or_default().to_owned();
-    Some(Mount { target: unescape(target), kind, super_options })
+    Some(Mount { source, target: unescape(target), kind, super_options })
 }
 
 /// The kernel writes blank, tab, newline and backslash as three octal digits.

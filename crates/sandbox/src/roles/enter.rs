@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
-use super::{Outcome, become_user, while_doing, with_causes};
+use super::{Outcome, become_user, open_program, while_doing, with_causes};
 use crate::cgroup;
 use crate::exec::Entry;
 use crate::user::User;
@@ -37,6 +37,7 @@ pub(super) fn enter() -> Outcome {
         | ThreadNameSpaceType::TIME;
     move_into_thread_name_spaces(target.as_fd(), all).map_err(while_doing("enter the namespaces"))?;
     drop(target);
+    let (_open, runnable) = open_program(&program)?;
     become_user(&User {
         uid: entry.uid,
         gid: entry.gid,
@@ -47,7 +48,8 @@ pub(super) fn enter() -> Outcome {
     })?;
     let cwd = Path::new(&entry.cwd);
     rustix::process::chdir(cwd).map_err(while_doing(format!("enter the directory `{}`", cwd.display())))?;
-    let status = Command::new(&program)
+    let status = Command::new(runnable)
+        .arg0(&program)
         .arg("session")
         .args(&entry.command)
         .env_clear()

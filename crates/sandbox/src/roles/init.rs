@@ -29,6 +29,8 @@ const PASSED_ON: [Signal; 6] =
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
 
 pub(super) fn init(words: Vec<OsString>) -> Outcome {
+    // We were run through a descriptor, whose number would be our name.
+    rustix::thread::set_name(c"infinijup-box").map_err(while_doing("take a name"))?;
     let main = match start(words) {
         Ok(main) => main,
         Err(failure) => {

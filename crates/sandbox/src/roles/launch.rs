@@ -51,7 +51,8 @@ fn start(plan: &Plan, text: &[u8]) -> Outcome<Launched> {
         network::enter(&namespace.into()).map_err(with_causes)?;
     }
     let program = std::env::current_exe().map_err(while_doing("find our own program"))?;
-    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWPID)
+    // The mount namespace is made by the child: changing the root in ours would take our /proc away, too.
+    unshare(CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWPID)
         .map_err(while_doing("make the namespaces"))?;
     let mut child = Command::new(program)
         .arg("stage")

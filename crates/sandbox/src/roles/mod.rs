@@ -23,8 +23,11 @@ mod stage;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, clear_ambient_capability_set, remove_capability_from_bounding_set, set_no_new_privs,
@@ -38,6 +41,7 @@ type Outcome<T = ExitCode> = Result<T, String>;
 
 /// The program's `main`.
 pub fn main() -> ExitCode {
+    close_what_was_left_open();
     let mut words = std::env::args_os().skip(1);
     let role = words.next().unwrap_or_default();
     let words: Vec<OsString> = words.collect();
@@ -62,6 +66,18 @@ pub fn main() -> ExitCode {
         }
         ExitCode::from(ENTER_FAILED)
     })
+}
+
+/// Closes all but the three standard descriptors. One that some shell or service manager above us forgot to close would
+/// end up in the box, where CRIU refuses it: it comes from a mount that the box does not have.
+fn close_what_was_left_open() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let open: Vec<RawFd> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        // The one that the list was read through is closed by now.
+        let _ = nix::unistd::close(fd);
+    }
 }
 
 /// For `map_err`: says what was being done.
@@ -96,6 +112,17 @@ fn become_user(user: &User) -> Outcome<()> {
     clear_ambient_capability_set().map_err(while_doing("drop the ambient capabilities"))?;
     take_credentials(user).map_err(while_doing(format!("become the user {}", user.uid)))?;
     set_no_new_privs(true).map_err(while_doing("give up new privileges"))
+}
+
+/// Our own program, opened where we are now, with the path that runs it.
+///
+/// It is run through the descriptor, because the user need not be able to reach the directory it is installed in. The path that
+/// `/proc/PID/exe` shows, and CRIU writes down, is the plain one all the same.
+fn open_program(program: &Path) -> Outcome<(OwnedFd, PathBuf)> {
+    let fd = rustix::fs::open(program, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(while_doing(format!("find `{}` inside", program.display())))?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    Ok((fd, path))
 }
 
 /// The next word as text.

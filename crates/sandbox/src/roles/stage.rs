@@ -13,13 +13,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::process::{Resource as Rustix, Rlimit, pivot_root, setrlimit};
 use rustix::stdio;
 
 use super::launch::Word;
-use super::{Outcome, become_user, while_doing};
+use super::{Outcome, become_user, open_program, while_doing};
 use crate::filesystem;
 use crate::spec::{BOX_DIR, Plan, Resource};
 
@@ -53,6 +54,7 @@ pub(super) fn say(word: &Word) -> Outcome<()> {
 
 fn go_inside(plan: &Plan) -> Outcome<std::convert::Infallible> {
     let program = std::env::current_exe().map_err(while_doing("find our own program"))?;
+    unshare(CloneFlags::CLONE_NEWNS).map_err(while_doing("make a mount namespace"))?;
     // Nothing that we mount may travel out, and nothing that is mounted outside may come in.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(while_doing("make the mounts private"))?;
@@ -63,6 +65,7 @@ fn go_inside(plan: &Plan) -> Outcome<std::convert::Infallible> {
     unmount(".", UnmountFlags::DETACH).map_err(while_doing("let go of the old root"))?;
     rustix::process::chdir("/").map_err(while_doing("enter the new root"))?;
 
+    let (_open, runnable) = open_program(&program)?;
     set_limits(plan)?;
     rustix::process::setsid().map_err(while_doing("start a session"))?;
     become_user(&plan.user())?;
@@ -76,8 +79,8 @@ fn go_inside(plan: &Plan) -> Outcome<std::convert::Infallible> {
     drop(log);
     say(&Word::Mounts(mounts))?;
 
-    let mut init = Command::new(&program);
-    init.arg("init").env_clear().envs(plan.env.iter().map(|(name, value)| (name, value)));
+    let mut init = Command::new(runnable);
+    init.arg0(&program).arg("init").env_clear().envs(plan.env.iter().map(|(name, value)| (name, value)));
     for command in std::iter::once(&plan.command).chain(&plan.sidecars) {
         init.arg(command.len().to_string()).args(command);
     }
