@@ -1,0 +1,242 @@
+//! An engine that does nothing but keep a list, and can be told to wait, to fail and to be careless.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex};
+
+use api::{
+    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
+    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, FilePolicy, Network, RestoreRequest,
+    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionState, SessionView,
+    SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Version,
+};
+use infinijupd::{Caller, Failure, Happening, Operations, Outcome, Progress};
+
+pub(crate) struct Double {
+    sessions: Mutex<Vec<SessionView>>,
+    /// Answers about everybody's sessions, as a faulty engine would.
+    pub(crate) careless: bool,
+    pub(crate) log: PathBuf,
+    held: Mutex<bool>,
+    released: Condvar,
+    happenings: Mutex<(Sender<Happening>, Option<Receiver<Happening>>)>,
+}
+
+impl Double {
+    pub(crate) fn new(log: PathBuf) -> Self {
+        let (sender, receiver) = channel();
+        Self {
+            sessions: Mutex::default(),
+            careless: false,
+            log,
+            held: Mutex::new(true),
+            released: Condvar::new(),
+            happenings: Mutex::new((sender, Some(receiver))),
+        }
+    }
+
+    pub(crate) fn add(&self, owner_uid: u32, name: &str) -> SessionView {
+        let mut sessions = self.sessions.lock().unwrap();
+        let view = SessionView {
+            id: format!("{:012x}", 0xabc0_0000_0000_u64 + sessions.len() as u64),
+            name: name.to_owned(),
+            owner_uid,
+            owner: owner_uid.to_string(),
+            state: SessionState::Running,
+            command: vec!["sleep".into(), "inf".into()],
+            cwd: "/home".into(),
+            workspace: None,
+            pid: Some(4242),
+            network: Network::Private,
+            kernel: None,
+            thread: name.to_owned(),
+            head: None,
+            parent: None,
+            created: "2026-11-15T09:12:09Z".to_owned(),
+            exit: None,
+            files: FilePolicy::Open,
+            memory_bytes: None,
+            attached: false,
+        };
+        sessions.push(view.clone());
+        view
+    }
+
+    pub(crate) fn set_state(&self, id: &str, state: SessionState) {
+        let mut sessions = self.sessions.lock().unwrap();
+        sessions.iter_mut().find(|session| session.id == id).unwrap().state = state;
+    }
+
+    /// Lets every operation go on that waits because its message is `hold`.
+    pub(crate) fn release(&self) {
+        *self.held.lock().unwrap() = false;
+        self.released.notify_all();
+    }
+
+    pub(crate) fn tell(&self, session: &SessionView) {
+        let happening = Happening {
+            kind: EventKind::SnapshotTaken,
+            state: None,
+            session: session.id.clone(),
+            owner_uid: session.owner_uid,
+            commit: Some("c0ffee".to_owned()),
+        };
+        self.happenings.lock().unwrap().0.send(happening).unwrap();
+    }
+}
+
+pub(crate) fn failure(status: u16, message: &str) -> Failure {
+    let (code, message) = ("TEST".to_owned(), message.to_owned());
+    let body = ErrorBody {
+        code,
+        message,
+        causes: vec!["a cause".to_owned()],
+        hint: Some("a hint".to_owned()),
+        exit: 14,
+    };
+    Failure { status, body }
+}
+
+impl Operations for Double {
+    fn version(&self) -> Version {
+        Version { version: "0".to_owned(), api: api::API_VERSION, criu: None, refusal: None }
+    }
+
+    fn doctor(&self, _: &Caller) -> Outcome<Doctor> {
+        Ok(Doctor { works: true, findings: Vec::new() })
+    }
+
+    fn sessions(&self, caller: &Caller) -> Outcome<Vec<SessionView>> {
+        let mut sessions = self.sessions.lock().unwrap().clone();
+        sessions.retain(|session| self.careless || caller.may_touch(session.owner_uid));
+        Ok(sessions)
+    }
+
+    fn session(&self, caller: &Caller, which: &str) -> Outcome<SessionView> {
+        let sessions = self.sessions(caller)?;
+        let found = sessions.into_iter().find(|session| session.id == which || session.name == which);
+        found.ok_or_else(|| failure(404, "the engine's own words"))
+    }
+
+    fn log(&self, _: &Caller, _: &str) -> Outcome<PathBuf> {
+        Ok(self.log.clone())
+    }
+
+    fn history(&self, caller: &Caller, which: Option<&str>) -> Outcome<Vec<CommitView>> {
+        Ok(vec![CommitView {
+            id: format!("commit of {}", caller.uid),
+            parents: Vec::new(),
+            thread: which.unwrap_or("all").to_owned(),
+            tags: Vec::new(),
+            time: String::new(),
+            reason: "manual".to_owned(),
+            message: String::new(),
+            bytes: 1,
+        }])
+    }
+
+    fn diff(&self, caller: &Caller, a: &str, b: &str) -> Outcome<Diff> {
+        Err(failure(404, &format!("{} has neither {a} nor {b}", caller.uid)))
+    }
+
+    fn store(&self, uid: u32) -> Outcome<PathBuf> {
+        Ok(PathBuf::from(format!("/stores/{uid}")))
+    }
+
+    fn start(&self, caller: &Caller, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
+        progress.begun("launch");
+        progress.done("launch", 1500);
+        Ok(self.add(caller.uid, &request.name.unwrap_or_else(|| "made-up".to_owned())))
+    }
+
+    fn snapshot(
+        &self,
+        _: &Caller,
+        _: &str,
+        request: SnapshotRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SnapshotOutcome> {
+        progress.begun("freeze");
+        progress.done("freeze", 2_000);
+        progress.begun("ingest");
+        progress.progress("ingest", 1, Some(2));
+        match request.message.as_deref() {
+            Some("hold") => {
+                let held = self.held.lock().unwrap();
+                drop(self.released.wait_while(held, |held| *held).unwrap());
+            }
+            Some("fail") => return Err(failure(409, "it is in use")),
+            Some("panic") => panic!("as asked"),
+            _ => (),
+        }
+        progress.done("ingest", 40_000);
+        Ok(SnapshotOutcome {
+            commit: "c0ffee".to_owned(),
+            frozen_us: 2_000,
+            total_us: 42_000,
+            new_bytes: 1_000,
+            memory_bytes: 5_000,
+            not_captured: Vec::new(),
+            warnings: Vec::new(),
+            steps: Vec::new(),
+        })
+    }
+
+    fn rollback(
+        &self,
+        _: &Caller,
+        _: &str,
+        request: RollbackRequest,
+        _: &dyn Progress,
+    ) -> Outcome<RollbackOutcome> {
+        Ok(RollbackOutcome {
+            commit: request.to,
+            automatic: None,
+            changed_by_others: Vec::new(),
+            closed_connections: Vec::new(),
+            warnings: Vec::new(),
+            steps: Vec::new(),
+        })
+    }
+
+    fn branch(&self, _: &Caller, _: &str, _: BranchRequest, _: &dyn Progress) -> Outcome<Vec<BranchOutcome>> {
+        Ok(Vec::new())
+    }
+
+    fn suspend(&self, _: &Caller, _: &str, _: &dyn Progress) -> Outcome<SuspendOutcome> {
+        Ok(SuspendOutcome { commit: "c0ffee".to_owned(), freed_bytes: 1, steps: Vec::new() })
+    }
+
+    fn resume(&self, by: &Caller, which: &str, _: ResumeRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        self.session(by, which)
+    }
+
+    fn stop(&self, by: &Caller, which: &str, _: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        self.session(by, which)
+    }
+
+    fn remove(&self, by: &Caller, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
+        self.session(by, which)
+    }
+
+    fn exec(&self, _: &Caller, _: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {
+        let stdout = request.argv.last().cloned().unwrap_or_default();
+        Ok(ExecOutcome { status: 0, stdout, stderr: vec![0xff].into() })
+    }
+
+    fn attach(&self, by: &Caller, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        Ok(self.add(by.uid, &format!("pid-{}", request.pid)))
+    }
+
+    fn checkpoint(&self, _: &Caller, _: CheckpointRequest, _: &dyn Progress) -> Outcome<CheckpointOutcome> {
+        Err(failure(403, "only root"))
+    }
+
+    fn restore(&self, _: &Caller, _: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
+        Err(failure(403, "only root"))
+    }
+
+    fn happenings(&self) -> Option<Receiver<Happening>> {
+        self.happenings.lock().unwrap().1.take()
+    }
+}
