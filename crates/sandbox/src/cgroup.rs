@@ -298,3 +298,84 @@ fn directories(layout: &Layout, text: &str) -> Vec<PathBuf> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory tree that looks like the unified hierarchy. Files of a group appear when it is made, so they are made first.
+    fn unified(controllers: &str) -> (tempfile::TempDir, Layout) {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::write(root.path().join("cgroup.controllers"), controllers).expect("a file");
+        fs::create_dir_all(root.path().join("infinijup/a")).expect("directories");
+        let layout = Layout { v2: Some(root.path().to_owned()), v1: BTreeMap::new() };
+        (root, layout)
+    }
+
+    #[test]
+    fn in_the_unified_hierarchy_controllers_are_handed_down_and_limits_set() {
+        let (root, layout) = unified("cpuset cpu io memory pids\n");
+        let limits = Limits { memory: Some(1 << 30), pids: Some(100) };
+        let group = Cgroup::create_in(&layout, "a", limits).expect("a group");
+        let read = |name: &str| fs::read_to_string(root.path().join(name)).expect("it was written");
+        assert_eq!(read("infinijup/a/memory.max"), "1073741824");
+        assert_eq!(read("infinijup/a/pids.max"), "100");
+        assert_eq!(read("infinijup/cgroup.subtree_control"), "+pids", "the last one asked for");
+        assert_eq!(group.paths(), [root.path().join("infinijup/a")]);
+        assert!(group.missing().is_empty());
+
+        group.add(42).expect("it joins");
+        assert_eq!(read("infinijup/a/cgroup.procs"), "42");
+        assert_eq!(group.processes(), [42]);
+
+        assert!(!group.is_frozen(), "no file, not frozen");
+        fs::write(root.path().join("infinijup/a/cgroup.freeze"), "1\n").expect("a file");
+        assert!(group.is_frozen());
+        group.thaw().expect("it thaws");
+        assert!(!group.is_frozen());
+        fs::write(root.path().join("infinijup/a/memory.current"), "4096\n").expect("a file");
+        assert_eq!(group.memory_in_use(), Some(4096));
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_said_and_is_no_error() {
+        let (_root, layout) = unified("cpu\n");
+        let limits = Limits { memory: Some(1 << 30), pids: Some(100) };
+        let group = Cgroup::create_in(&layout, "a", limits).expect("a group all the same");
+        assert_eq!(group.missing(), ["memory", "pids"]);
+        let bare = Cgroup::create_in(&Layout::default(), "a", limits).expect("a group of nothing");
+        assert!(bare.paths().is_empty() && bare.missing().len() == 3);
+    }
+
+    #[test]
+    fn on_a_hybrid_machine_limits_go_to_the_old_hierarchies() {
+        let (root, mut layout) = unified("");
+        let old = tempfile::tempdir().expect("a directory");
+        for name in CONTROLLERS {
+            layout.v1.insert(name.to_owned(), old.path().join(name));
+        }
+        let group =
+            Cgroup::create_in(&layout, "a", Limits { memory: Some(5), pids: Some(6) }).expect("a group");
+        let read = |name: &str| fs::read_to_string(old.path().join(name)).expect("it was written");
+        assert_eq!(read("memory/infinijup/a/memory.limit_in_bytes"), "5");
+        assert_eq!(read("pids/infinijup/a/pids.max"), "6");
+        assert_eq!(group.paths().len(), 4);
+        assert!(group.missing().is_empty());
+        fs::write(old.path().join("freezer/infinijup/a/freezer.state"), "FROZEN\n").expect("a file");
+        assert!(group.is_frozen());
+        group.thaw().expect("it thaws");
+        assert_eq!(read("freezer/infinijup/a/freezer.state"), "THAWED");
+
+        let text = "4:memory:/infinijup/a\n3:cpuset:/\n1:name=systemd:/user\n0::/infinijup/a\nnonsense\n";
+        let expected = [old.path().join("memory/infinijup/a"), root.path().join("infinijup/a")];
+        assert_eq!(directories(&layout, text), expected);
+    }
+
+    #[test]
+    fn an_id_cannot_leave_its_place() {
+        for id in ["", "..", "a/b", "a b", "ä", "."] {
+            let refused = Cgroup::create_in(&Layout::default(), id, Limits::default());
+            assert!(matches!(refused, Err(SandboxError::BadSpec { .. })), "{id}");
+        }
+    }
+}

@@ -83,3 +83,36 @@ pub(crate) fn take_credentials(user: &User) -> std::result::Result<(), rustix::i
         thread::CapabilitySets { effective: none, permitted: none, inheritable: none },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_known_and_nobody_has_the_last_id() {
+        let root = User::by_uid(0).expect("every machine has root");
+        assert_eq!((root.name.as_str(), root.gid), ("root", 0));
+        assert!(root.groups.contains(&0));
+        assert!(matches!(User::by_uid(4_294_967_290), Err(SandboxError::NoUser { .. })));
+    }
+
+    #[test]
+    fn work_done_as_a_user_has_the_users_rights_and_ours_stay() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let closed = tempfile::NamedTempFile::new().expect("a file that only root may read");
+        let user =
+            User { uid: 65_000, gid: 65_001, groups: vec![65_001, 65_002], ..User::by_uid(0).expect("root") };
+        let seen = as_user(&user, || {
+            let groups: Vec<u32> =
+                rustix::process::getgroups().expect("groups").iter().map(|group| group.as_raw()).collect();
+            let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            (ids, groups, std::fs::read(closed.path()).map_err(|error| error.kind()))
+        })
+        .expect("the thread runs");
+        assert_eq!(seen, ((65_000, 65_001), vec![65_001, 65_002], Err(std::io::ErrorKind::PermissionDenied)));
+        assert!(rustix::process::geteuid().is_root());
+        std::fs::read(closed.path()).expect("we are still root");
+    }
+}
