@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Action, CriuError, Result, TreeState};
 use crate::evidence::Evidence;
 use crate::hooks::{Event, Hooks};
+use crate::images::Images;
 use crate::options::Runner;
 use crate::process::{self, Stat};
 use crate::wire::{self, Request, Response};
@@ -86,7 +87,7 @@ impl Call<'_> {
         let request = Request { kind, options: Some(options), ..Request::default() };
         if worker.send(&request).is_err() {
             // It has gone already; what it said is in its complaints.
-            return Err(self.ended(worker, None));
+            return Err(self.ended(worker, &[], None));
         }
         self.converse(worker, kind, deadline, hooks)
     }
@@ -99,18 +100,27 @@ impl Call<'_> {
         hooks: &mut dyn Hooks,
     ) -> Result<Response> {
         let mut refused: Option<(String, String)> = None;
+        // Processes of a restore: CRIU kills them when it fails, but does not wait for their end.
+        let mut made: Vec<Stat> = Vec::new();
         loop {
             let response = match worker.hear(deadline) {
                 Ok(Heard::Answer(response)) => response,
-                Ok(Heard::Ended) => return Err(self.ended(worker, None)),
-                Ok(Heard::Nonsense(detail)) => return Err(self.ended(worker, Some(detail))),
-                Ok(Heard::Silence) => return Err(self.timed_out(worker)),
-                Err(error) => return Err(self.ended(worker, Some(format!("cannot be heard ({error})")))),
+                Ok(Heard::Ended) => return Err(self.ended(worker, &made, None)),
+                Ok(Heard::Nonsense(detail)) => return Err(self.ended(worker, &made, Some(detail))),
+                Ok(Heard::Silence) => return Err(self.timed_out(worker, &made)),
+                Err(error) => {
+                    return Err(self.ended(worker, &made, Some(format!("cannot be heard ({error})"))));
+                }
             };
             if response.kind == wire::kind::NOTIFY {
                 let notify = response.notify.unwrap_or_default();
                 let script = notify.script.unwrap_or_default();
                 let event = Event::from_script(&script, notify.pid.unwrap_or(0));
+                if let (Event::SetupNamespaces { pid } | Event::PostRestore { pid }, false) =
+                    (&event, self.by_path)
+                {
+                    made.extend(Stat::of(*pid));
+                }
                 let mut said = hooks.event(&event);
                 let late = Instant::now() >= deadline;
                 if late {
@@ -126,10 +136,10 @@ impl Call<'_> {
                     refused.get_or_insert((script, reason));
                 }
                 if worker.send(&answer).is_err() && !late {
-                    return Err(self.ended(worker, None));
+                    return Err(self.ended(worker, &made, None));
                 }
                 if late {
-                    return Err(self.timed_out(worker));
+                    return Err(self.timed_out(worker, &made));
                 }
                 continue;
             }
@@ -138,7 +148,7 @@ impl Call<'_> {
                 let _ = worker.finish(PATIENCE);
                 return Ok(*response);
             }
-            return Err(self.failed(worker, &response, refused));
+            return Err(self.failed(worker, &made, &response, refused));
         }
     }
 
@@ -146,11 +156,12 @@ impl Call<'_> {
     fn failed(
         &self,
         mut worker: Worker,
+        made: &[Stat],
         response: &Response,
         refused: Option<(String, String)>,
     ) -> CriuError {
         let tree = if self.action == Action::Restore {
-            if worker.clear() { TreeState::Cleared } else { TreeState::Unknown }
+            self.cleared(&mut worker, made)
         } else {
             let _ = worker.finish(PATIENCE);
             self.tree_now()
@@ -171,14 +182,14 @@ impl Call<'_> {
     }
 
     /// The worker went away, or is not what it should be.
-    fn ended(&self, worker: Worker, detail: Option<String>) -> CriuError {
-        let (tree, status) = self.put_right(worker);
+    fn ended(&self, worker: Worker, made: &[Stat], detail: Option<String>) -> CriuError {
+        let (tree, status) = self.put_right(worker, made);
         let detail = detail.unwrap_or_else(|| describe(status));
         CriuError::Protocol { action: self.action, detail, tree, evidence: self.evidence(None) }
     }
 
-    fn timed_out(&self, worker: Worker) -> CriuError {
-        let (tree, _) = self.put_right(worker);
+    fn timed_out(&self, worker: Worker, made: &[Stat]) -> CriuError {
+        let (tree, _) = self.put_right(worker, made);
         CriuError::Timeout {
             action: self.action,
             limit: self.time_limit,
@@ -188,16 +199,32 @@ impl Call<'_> {
     }
 
     /// Ends the worker, and sets free what it held (a dump) or ends what it had made (a restore).
-    fn put_right(&self, mut worker: Worker) -> (TreeState, std::io::Result<std::process::ExitStatus>) {
+    fn put_right(
+        &self,
+        mut worker: Worker,
+        made: &[Stat],
+    ) -> (TreeState, std::io::Result<std::process::ExitStatus>) {
         if self.action == Action::Restore {
-            let state = if worker.clear() { TreeState::Cleared } else { TreeState::Unknown };
-            return (state, worker.stop());
+            return (self.cleared(&mut worker, made), worker.stop());
         }
         let status = worker.stop();
         if let Some(stat) = self.tree {
             process::continue_tree(stat.pid, PATIENCE);
         }
         (self.tree_now(), status)
+    }
+
+    /// Ends what is left of a restore. CRIU kills the processes of a restore that fails, but waits only for the first process of a
+    /// PID namespace: others may still be on their way out.
+    fn cleared(&self, worker: &mut Worker, made: &[Stat]) -> TreeState {
+        let mut cleared = worker.clear(made);
+        if !self.by_path
+            && let Ok(tree) = Images::open(self.images).and_then(|images| images.pstree())
+        {
+            let pids = tree.iter().filter_map(|entry| i32::try_from(entry.pid).ok());
+            cleared &= process::wait_for_the_dying(pids, PATIENCE);
+        }
+        if cleared { TreeState::Cleared } else { TreeState::Unknown }
     }
 
     /// What the tree of a dump is doing.

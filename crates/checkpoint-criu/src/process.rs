@@ -14,7 +14,11 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) ppid: i32,
     pub(crate) start_time: u64,
+    /// Whether it was killed, or is about to end, and has not got there yet.
+    pub(crate) is_dying: bool,
 }
+
+const PF_EXITING: u64 = 4;
 
 impl Stat {
     /// The process `pid`; `None` if there is none.
@@ -48,6 +52,10 @@ fn parse(pid: i32, text: &[u8]) -> Option<Stat> {
         state: *fields.first()?.as_bytes().first()?,
         ppid: fields.get(1)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
+        is_dying: {
+            let flags: u64 = fields.get(6)?.parse().ok()?;
+            flags & PF_EXITING != 0 || fields.get(49).is_some_and(|exit_code| *exit_code != "0")
+        },
     })
 }
 
@@ -124,14 +132,19 @@ pub(crate) fn thaw(pid: i32) {
     }
 }
 
-/// Ends `root` and every process below it, and waits until they are over. Processes are stopped first, parents
+/// Ends the processes `roots` and everything below them, and waits until they are over. Processes are stopped first, parents
 /// before children, so that none can start another while we look.
-pub(crate) fn clear(root: i32, patience: Duration) -> bool {
+pub(crate) fn clear(roots: &[Stat], patience: Duration) -> bool {
     let mut seen: BTreeSet<(i32, u64)> = BTreeSet::new();
     let mut all: Vec<Stat> = Vec::new();
     loop {
-        let fresh: Vec<Stat> =
-            tree(root).into_iter().filter(|stat| seen.insert((stat.pid, stat.start_time))).collect();
+        let mut fresh: Vec<Stat> = roots
+            .iter()
+            // A number that is somebody else's by now is not ours to touch.
+            .filter(|root| Stat::of(root.pid).is_some_and(|now| now.start_time == root.start_time))
+            .flat_map(|root| tree(root.pid))
+            .collect();
+        fresh.retain(|stat| seen.insert((stat.pid, stat.start_time)));
         if fresh.is_empty() {
             break;
         }
@@ -143,6 +156,17 @@ pub(crate) fn clear(root: i32, patience: Duration) -> bool {
     for stat in &all {
         signal(stat, Signal::KILL);
     }
+    wait_over(&all, patience)
+}
+
+/// Waits for those of `pids` that are dying, and for no others.
+pub(crate) fn wait_for_the_dying(pids: impl Iterator<Item = i32>, patience: Duration) -> bool {
+    let dying: Vec<Stat> = pids.filter_map(Stat::of).filter(|stat| stat.is_dying).collect();
+    wait_over(&dying, patience)
+}
+
+/// Waits until all of these are over.
+fn wait_over(all: &[Stat], patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
         let left = all.iter().any(|stat| {
@@ -207,7 +231,7 @@ mod tests {
         let pid = pid_of(&child);
         wait_for(|| tree(pid).len() == 3);
         let below: Vec<Stat> = tree(pid);
-        assert!(clear(pid, Duration::from_secs(5)));
+        assert!(clear(&[Stat::of(pid).unwrap()], Duration::from_secs(5)));
         child.wait().unwrap();
         for stat in below {
             assert!(

@@ -192,9 +192,10 @@ impl Worker {
         self.reap()
     }
 
-    /// Ends a worker together with everything that it has started.
-    pub(crate) fn clear(&mut self) -> bool {
-        let cleared = process::clear(self.pid(), PATIENCE);
+    /// Ends a worker together with everything that it has started, and with `made`, which it is known to have started.
+    pub(crate) fn clear(&mut self, made: &[Stat]) -> bool {
+        let roots: Vec<Stat> = Stat::of(self.pid()).into_iter().chain(made.iter().copied()).collect();
+        let cleared = process::clear(&roots, PATIENCE);
         let _ = self.reap();
         cleared
     }

@@ -43,7 +43,7 @@ pub(super) mod magic {
 }
 
 /// The largest image of messages that is read: a tree with a hundred thousand open files needs 10 MiB.
-const MAX_IMAGE: u64 = 64 << 20;
+pub(super) const MAX_IMAGE: u64 = 64 << 20;
 /// Pagemaps grow with memory: this is enough for 64 GiB in single pages.
 const MAX_PAGEMAP: u64 = 512 << 20;
 
@@ -281,22 +281,20 @@ pub(crate) fn read_stats(path: &Path) -> Result<DumpStats> {
 pub fn check(name: &str, bytes: &[u8]) -> Result<usize> {
     let path = Path::new(name);
     let stem = name.strip_suffix(".img").unwrap_or(name);
-    let sort = stem.trim_end_matches(|digit: char| digit.is_ascii_hexdigit()).trim_end_matches('-');
-    let sort = if sort.is_empty() { stem } else { sort };
-    match (stem, sort) {
-        ("inventory", _) => count::<Inventory>(path, bytes, magic::INVENTORY),
-        ("pstree", _) => count::<PstreeEntry>(path, bytes, magic::PSTREE),
-        ("files", _) => {
+    match stem {
+        "inventory" => count::<Inventory>(path, bytes, magic::INVENTORY),
+        "pstree" => count::<PstreeEntry>(path, bytes, magic::PSTREE),
+        "files" => {
             let frames: Vec<FileFrame> = all(path, bytes, magic::FILES)?;
             let entries: Vec<FileEntry> =
                 frames.into_iter().map(|frame| file_entry(path, frame)).collect::<Result<_>>()?;
             Ok(entries.len())
         }
-        ("remap-fpath", _) => count::<Remap>(path, bytes, magic::REMAP_FPATH),
-        ("memfd", _) => count::<MemfdInode>(path, bytes, magic::MEMFD_INODE),
-        ("tty-info", _) => count::<TtyInfo>(path, bytes, magic::TTY_INFO),
-        ("seccomp", _) => count::<Seccomp>(path, bytes, magic::SECCOMP),
-        ("stats-dump", _) => count::<Stats>(path, bytes, magic::STATS),
+        "remap-fpath" => count::<Remap>(path, bytes, magic::REMAP_FPATH),
+        "memfd" => count::<MemfdInode>(path, bytes, magic::MEMFD_INODE),
+        "tty-info" => count::<TtyInfo>(path, bytes, magic::TTY_INFO),
+        "seccomp" => count::<Seccomp>(path, bytes, magic::SECCOMP),
+        "stats-dump" => count::<Stats>(path, bytes, magic::STATS),
         _ if stem.starts_with("core-") => count::<Core>(path, bytes, magic::CORE),
         _ if stem.starts_with("ids-") => count::<Ids>(path, bytes, magic::IDS),
         _ if stem.starts_with("mm-") => count::<Mm>(path, bytes, magic::MM),
@@ -410,6 +408,11 @@ impl<'a> Entries<'a> {
         Ok(entries)
     }
 
+    /// The magic numbers of `image`, which this was made from and nothing was read of yet.
+    pub(super) fn head(&self, image: &'a [u8]) -> &'a [u8] {
+        image.get(..image.len() - self.rest.len()).unwrap_or_default()
+    }
+
     /// Bytes of the next entry.
     pub(super) fn next_bytes(&mut self) -> Result<Option<&'a [u8]>> {
         if self.rest.is_empty() {
@@ -440,7 +443,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-fn read_whole(path: &Path, limit: u64) -> Result<Vec<u8>> {
+pub(super) fn read_whole(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let bytes = read_head(path, limit + 1)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
         return Err(CriuError::image(path, format!("is larger than {} MiB", limit >> 20)));
@@ -461,4 +464,144 @@ fn read_head(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes).map_err(CriuError::io("read", path))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{RegFile, Rlimit, Rlimits, TaskCore};
+    use super::*;
+
+    /// An image file of these entries.
+    pub(in super::super) fn image_of(magic: u32, entries: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(COMMON.to_le_bytes());
+        bytes.extend(magic.to_le_bytes());
+        for entry in entries {
+            bytes.extend(u32::try_from(entry.len()).unwrap().to_le_bytes());
+            bytes.extend(entry);
+        }
+        bytes
+    }
+
+    fn refusal(result: Result<usize>) -> String {
+        let error = result.unwrap_err();
+        assert_eq!(error.code(), "IJ-K020");
+        error.to_string()
+    }
+
+    #[test]
+    fn what_is_cut_short_or_of_another_sort_is_refused() {
+        let entry = PstreeEntry { pid: 1, threads: vec![1, 2], ..PstreeEntry::default() };
+        let image = image_of(magic::PSTREE, &[entry.encode_to_vec()]);
+        assert_eq!(check("pstree.img", &image).unwrap(), 1);
+        for end in (1..image.len()).filter(|end| *end != 8) {
+            let text = refusal(check("pstree.img", &image[..end]));
+            assert!(text.contains("middle of an entry"), "{end}: {text}");
+        }
+        assert!(refusal(check("inventory.img", &image)).contains("starts with"));
+        let two = image_of(magic::CORE, &[Vec::new(), Vec::new()]);
+        let error = one::<Core>(Path::new("core-1.img"), &two, magic::CORE).unwrap_err();
+        assert!(error.to_string().contains("2 entries"), "{error}");
+    }
+
+    #[test]
+    fn a_length_is_believed_only_as_far_as_there_are_bytes() {
+        let mut image = image_of(magic::FILES, &[]);
+        image.extend(u32::MAX.to_le_bytes());
+        image.extend([1, 2, 3]);
+        assert!(refusal(check("files.img", &image)).contains("middle of an entry"));
+    }
+
+    #[test]
+    fn names_that_criu_would_read_otherwise_are_refused() {
+        let frame = |name: &[u8], inner: u32| {
+            let reg = RegFile { id: inner, name: name.to_vec(), ..RegFile::default() };
+            let frame = FileFrame { kind: 1, id: 3, reg: Some(reg), ..FileFrame::default() };
+            image_of(magic::FILES, &[frame.encode_to_vec()])
+        };
+        assert_eq!(check("files.img", &frame(b"/x\xff", 3)).unwrap(), 1);
+        assert!(refusal(check("files.img", &frame(b"/home/me/x\0/../../root", 3))).contains("NUL"));
+        assert!(refusal(check("files.img", &frame(b"/x", 4))).contains("inside"));
+        let bare = FileFrame { kind: 1, id: 3, ..FileFrame::default() };
+        assert!(
+            refusal(check("files.img", &image_of(magic::FILES, &[bare.encode_to_vec()]))).contains("lacks")
+        );
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().join("real");
+        fs::write(&real, image_of(magic::INVENTORY, &[vec![8, 2]])).unwrap();
+        std::os::unix::fs::symlink(&real, dir.path().join("inventory.img")).unwrap();
+        assert_eq!(Images::open(dir.path()).unwrap_err().code(), "IJ-K001");
+        fs::remove_file(dir.path().join("inventory.img")).unwrap();
+        fs::rename(&real, dir.path().join("inventory.img")).unwrap();
+        assert_eq!(Images::open(dir.path()).unwrap().inventory().unwrap().img_version, 2);
+    }
+
+    proptest! {
+        #[test]
+        fn a_process_comes_back_as_it_went(
+            comm in proptest::collection::vec(any::<u8>(), 0..16),
+            limits in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..16),
+            loginuid in any::<Option<u32>>(),
+        ) {
+            let limits = limits.into_iter().map(|(current, max)| Rlimit { current, max }).collect();
+            let task = TaskCore { comm, rlimits: Some(Rlimits { limits }), loginuid, ..TaskCore::default() };
+            let core = Core { mtype: 1, task: Some(task), ..Core::default() };
+            let image = image_of(magic::CORE, &[core.encode_to_vec()]);
+            prop_assert_eq!(one::<Core>(Path::new("x"), &image, magic::CORE).unwrap(), core);
+        }
+
+        #[test]
+        fn a_pagemap_comes_back_as_it_went(
+            pages_id in any::<u32>(),
+            runs in proptest::collection::vec((any::<u64>(), any::<u32>(), any::<Option<u64>>()), 0..50),
+        ) {
+            let runs: Vec<PagemapEntry> = runs
+                .into_iter()
+                .map(|(vaddr, compat_nr_pages, nr_pages)| PagemapEntry {
+                    vaddr, compat_nr_pages, nr_pages, ..PagemapEntry::default()
+                })
+                .collect();
+            let mut entries = vec![PagemapHead { pages_id }.encode_to_vec()];
+            entries.extend(runs.iter().map(Message::encode_to_vec));
+            let read = pagemap(Path::new("x"), &image_of(magic::PAGEMAP, &entries)).unwrap();
+            prop_assert_eq!(read, Pagemap { pages_id, entries: runs });
+        }
+
+        #[test]
+        fn no_bytes_make_a_reader_panic(
+            sort in 0_usize..NAMES.len(),
+            bytes in proptest::collection::vec(any::<u8>(), 0..600),
+        ) {
+            let (name, magic) = NAMES[sort];
+            let _ = check(name, &bytes);
+            let _ = check(name, &image_of(magic, &[bytes]));
+        }
+    }
+
+    const NAMES: &[(&str, u32)] = &[
+        ("inventory.img", magic::INVENTORY),
+        ("pstree.img", magic::PSTREE),
+        ("files.img", magic::FILES),
+        ("core-1.img", magic::CORE),
+        ("ids-1.img", magic::IDS),
+        ("mm-1.img", magic::MM),
+        ("fs-1.img", magic::FS),
+        ("fdinfo-2.img", magic::FDINFO),
+        ("pagemap-1.img", magic::PAGEMAP),
+        ("pagemap-shmem-1.img", magic::PAGEMAP),
+        ("mountpoints-12.img", magic::MNTS),
+        ("userns-12.img", magic::USERNS),
+        ("ghost-file-a.img", magic::GHOST_FILE),
+        ("remap-fpath.img", magic::REMAP_FPATH),
+        ("memfd.img", magic::MEMFD_INODE),
+        ("tty-info.img", magic::TTY_INFO),
+        ("seccomp.img", magic::SECCOMP),
+        ("stats-dump", magic::STATS),
+    ];
 }

@@ -1,17 +1,282 @@
-//! Changing a path inside `files.img`.
+//! Changing paths inside `files.img`.
 //!
 //! A branch gets private copies of files that the original has open for writing. Where such a copy cannot be mounted over the
 //! original, the image has to name another path. The change is made on wire level: every byte that is not the name, or the length
 //! of something around it, stays as CRIU wrote it, fields that we do not know included.
+//!
+//! An entry of the file is a `u32` length and a message; in it, field 3 is the message of a file with a path; in that, field 1 is the
+//! file's number and field 6 its name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+use super::read::{Entries, MAX_IMAGE, magic, read_whole};
+use crate::error::{CriuError, Result};
+
+const FRAME_REG: u64 = 3;
+const REG_ID: u64 = 1;
+const REG_NAME: u64 = 6;
 
 /// Gives the files of `names` (by [`super::FileEntry::id`]) other paths, in the `files.img` of `dir`. All must be there and be
 /// files with a path. The file is replaced as a whole or not at all.
 pub fn set_paths(dir: &Path, names: &BTreeMap<u32, PathBuf>) -> Result<()> {
-    let _ = (dir, names);
-    Ok(())
+    let path = dir.join("files.img");
+    let old = read_whole(&path, MAX_IMAGE)?;
+    let fresh = rewrite(&path, &old, names)?;
+    let temporary = dir.join(".files.img.new");
+    let mut file = File::create(&temporary).map_err(CriuError::io("create", &temporary))?;
+    file.write_all(&fresh).map_err(CriuError::io("write", &temporary))?;
+    file.sync_all().map_err(CriuError::io("sync", &temporary))?;
+    fs::rename(&temporary, &path).map_err(CriuError::io("rename", &temporary))
+}
+
+/// The same on bytes; `path` is only for messages.
+pub fn rewrite(path: &Path, image: &[u8], names: &BTreeMap<u32, PathBuf>) -> Result<Vec<u8>> {
+    for name in names.values() {
+        let bytes = name.as_os_str().as_bytes();
+        if !name.is_absolute() || bytes.contains(&0) {
+            return Err(CriuError::Invalid {
+                what: format!("`{}` cannot be the path of an open file", name.display()),
+            });
+        }
+    }
+    let mut entries = Entries::new(path, image, magic::FILES)?;
+    let mut fresh = entries.head(image).to_vec();
+    let mut changed = BTreeSet::new();
+    while let Some(entry) = entries.next_bytes()? {
+        let new = change_entry(path, entry, names, &mut changed)?;
+        let entry = new.as_deref().unwrap_or(entry);
+        let size = u32::try_from(entry.len()).map_err(|_| CriuError::image(path, "an entry is too long"))?;
+        fresh.extend(size.to_le_bytes());
+        fresh.extend(entry);
+    }
+    match names.keys().find(|id| !changed.contains(*id)) {
+        Some(id) => Err(CriuError::image(path, format!("has no file {id} with a path"))),
+        None => Ok(fresh),
+    }
+}
+
+/// The entry with another name, if it is one of `names`.
+fn change_entry(
+    path: &Path,
+    entry: &[u8],
+    names: &BTreeMap<u32, PathBuf>,
+    changed: &mut BTreeSet<u32>,
+) -> Result<Option<Vec<u8>>> {
+    let malformed = || CriuError::image(path, "has an entry that is no message");
+    let fields = fields(entry).ok_or_else(malformed)?;
+    let mut parts = fields.iter().filter(|field| field.number == FRAME_REG);
+    let (Some(reg), None) = (parts.next(), parts.next()) else { return Ok(None) };
+    let Value::Bytes(message) = reg.value else { return Err(malformed()) };
+    let inner = self::fields(message).ok_or_else(malformed)?;
+    let id = inner.iter().rev().find(|field| field.number == REG_ID);
+    let Some(Value::Number(id)) = id.map(|field| field.value) else { return Err(malformed()) };
+    let Some((id, name)) = u32::try_from(id).ok().and_then(|id| names.get_key_value(&id)) else {
+        return Ok(None);
+    };
+    let mut fresh = Vec::new();
+    let mut named = false;
+    for field in &inner {
+        if field.number == REG_NAME {
+            // CRIU takes the last name of several; ours is the only one.
+            if !named {
+                put_bytes(&mut fresh, REG_NAME, name.as_os_str().as_bytes());
+                named = true;
+            }
+        } else {
+            fresh.extend(field.raw);
+        }
+    }
+    if !named {
+        return Err(malformed());
+    }
+    let mut frame = Vec::new();
+    for field in &fields {
+        if field.number == FRAME_REG {
+            put_bytes(&mut frame, FRAME_REG, &fresh);
+        } else {
+            frame.extend(field.raw);
+        }
+    }
+    changed.insert(*id);
+    Ok(Some(frame))
+}
+
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    Fixed,
+}
+
+struct Field<'a> {
+    number: u64,
+    value: Value<'a>,
+    /// The field with its head, as it was written.
+    raw: &'a [u8],
+}
+
+/// The fields of a message; `None` if it is none.
+fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
+    let mut fields = Vec::new();
+    let mut rest = message;
+    while !rest.is_empty() {
+        let start = rest;
+        let head = take_number(&mut rest)?;
+        let value = match head & 7 {
+            0 => Value::Number(take_number(&mut rest)?),
+            1 => skip(&mut rest, 8)?,
+            2 => {
+                let size = usize::try_from(take_number(&mut rest)?).ok()?;
+                let (bytes, after) = rest.split_at_checked(size)?;
+                rest = after;
+                Value::Bytes(bytes)
+            }
+            5 => skip(&mut rest, 4)?,
+            _ => return None,
+        };
+        let raw = start.get(..start.len() - rest.len())?;
+        fields.push(Field { number: head >> 3, value, raw });
+    }
+    Some(fields)
+}
+
+fn skip<'a>(rest: &mut &'a [u8], size: usize) -> Option<Value<'a>> {
+    *rest = rest.get(size..)?;
+    Some(Value::Fixed)
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<u64> {
+    let mut number: u64 = 0;
+    for place in 0..10 {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        let digit = u64::from(byte & 0x7f);
+        // The tenth byte has room for one bit.
+        if place == 9 && digit > 1 {
+            return None;
+        }
+        number |= digit << (7 * place);
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    loop {
+        let [digit, ..] = (number & 0x7f).to_le_bytes();
+        number >>= 7;
+        if number == 0 {
+            out.push(digit);
+            return;
+        }
+        out.push(digit | 0x80);
+    }
+}
+
+fn put_bytes(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
+    put_number(out, (number << 3) | 2);
+    put_number(out, bytes.len().try_into().unwrap_or(u64::MAX));
+    out.extend(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::super::files::FileFrame;
+    use super::super::read::tests::image_of;
+    use super::super::{FileEntry, FileKind, Images, RegFile};
+    use super::*;
+
+    fn reg(id: u32, name: &[u8]) -> FileFrame {
+        let reg = RegFile { id, flags: 2, pos: 7, name: name.to_vec(), size: Some(9), ..RegFile::default() };
+        FileFrame { kind: 1, id, reg: Some(reg), ..FileFrame::default() }
+    }
+
+    /// A message with a field that nobody knows, before and inside of the file.
+    fn with_unknown(frame: &FileFrame) -> Vec<u8> {
+        let mut inner = frame.reg.as_ref().unwrap().encode_to_vec();
+        put_bytes(&mut inner, 99, b"inner");
+        let mut out = Vec::new();
+        put_bytes(&mut out, 77, b"outer");
+        put_number(&mut out, 1 << 3);
+        put_number(&mut out, 1);
+        put_number(&mut out, 2 << 3);
+        put_number(&mut out, u64::from(frame.id));
+        put_bytes(&mut out, FRAME_REG, &inner);
+        out
+    }
+
+    fn read(image: &[u8]) -> Vec<FileEntry> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("files.img"), image).unwrap();
+        std::fs::write(dir.path().join("inventory.img"), image_of(magic::INVENTORY, &[vec![8, 2]])).unwrap();
+        Images::open(dir.path()).unwrap().files().unwrap()
+    }
+
+    fn path_of(files: &[FileEntry], id: u32) -> PathBuf {
+        let file = files.iter().find(|file| file.id == id).unwrap();
+        let FileKind::Reg(reg) = &file.kind else { panic!("{file:?}") };
+        reg.path().to_path_buf()
+    }
+
+    #[test]
+    fn only_the_name_changes() {
+        let entries = [with_unknown(&reg(4, b"/a")), with_unknown(&reg(5, b"/b"))];
+        let image = image_of(magic::FILES, &entries);
+        let names = BTreeMap::from([(5, PathBuf::from("/somewhere/else"))]);
+        let fresh = rewrite(Path::new("files.img"), &image, &names).unwrap();
+        let expected = [entries[0].clone(), with_unknown(&reg(5, b"/somewhere/else"))];
+        assert_eq!(fresh, image_of(magic::FILES, &expected));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_an_error_and_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("files.img");
+        let image = image_of(magic::FILES, &[reg(4, b"/a").encode_to_vec()]);
+        std::fs::write(&path, &image).unwrap();
+        for (id, name) in [(9, "/x"), (4, "relative"), (4, "/x\0y")] {
+            set_paths(dir.path(), &BTreeMap::from([(id, PathBuf::from(name))])).unwrap_err();
+            assert_eq!(std::fs::read(&path).unwrap(), image);
+        }
+        set_paths(dir.path(), &BTreeMap::from([(4, PathBuf::from("/x"))])).unwrap();
+        assert_eq!(path_of(&read(&std::fs::read(&path).unwrap()), 4).as_os_str(), "/x");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn renaming_there_and_back_is_nothing(
+            names in proptest::collection::btree_map(0_u32..50, "/[a-zäß/]{0,200}", 1..20),
+            other in "/[a-z]{0,200}",
+        ) {
+            let entries: Vec<Vec<u8>> =
+                names.iter().map(|(id, name)| with_unknown(&reg(*id, name.as_bytes()))).collect();
+            let image = image_of(magic::FILES, &entries);
+            let old: BTreeMap<u32, PathBuf> = names.iter().map(|(id, name)| (*id, name.into())).collect();
+            let new: BTreeMap<u32, PathBuf> = names.keys().map(|id| (*id, PathBuf::from(&other))).collect();
+            let renamed = rewrite(Path::new("x"), &image, &new).unwrap();
+            let files = read(&renamed);
+            for id in names.keys() {
+                prop_assert_eq!(path_of(&files, *id), PathBuf::from(&other));
+            }
+            prop_assert_eq!(rewrite(Path::new("x"), &renamed, &old).unwrap(), image);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let names = BTreeMap::from([(0, PathBuf::from("/x"))]);
+            let _ = rewrite(Path::new("x"), &image_of(magic::FILES, std::slice::from_ref(&bytes)), &names);
+            let _ = rewrite(Path::new("x"), &bytes, &names);
+        }
+    }
 }

@@ -139,6 +139,33 @@ pub(crate) fn plain(log: &Path) -> Tree {
     Tree { pid, child: Some(child) }
 }
 
+/// A Python program in `scratch`, once it has said `ready`; `None` (and said so) where there is no Python.
+pub(crate) fn python(scratch: &Scratch, program: &str) -> Option<Tree> {
+    let output = scratch.dir.path().join("output");
+    let script = format!("{CLOSE}; exec python3 -c \"$1\" \"$2\"");
+    let child = Command::new("bash")
+        .args(["-c", &script, "bash", program])
+        .arg(scratch.dir.path())
+        .stdin(Stdio::null())
+        .stdout(fs::File::options().append(true).create(true).open(&output).unwrap())
+        .stderr(fs::File::create(scratch.dir.path().join("stderr")).unwrap())
+        .current_dir("/")
+        .spawn()
+        .unwrap();
+    let mut tree = Tree { pid: i32::try_from(child.id()).unwrap(), child: Some(child) };
+    let ready = || fs::read_to_string(&output).unwrap() == "ready\n";
+    wait_for("the program is ready or over", || ready() || !tree.is_alive());
+    if ready() {
+        return Some(tree);
+    }
+    let complaint = fs::read_to_string(scratch.dir.path().join("stderr")).unwrap();
+    assert!(complaint.contains("python3"), "{complaint}");
+    assert!(std::env::var_os("INFINIJUP_TESTS_REQUIRED").is_none_or(|value| value != "1"), "{complaint}");
+    println!("skipped: a test with a real CRIU because there is no python3");
+    tree.reap();
+    None
+}
+
 /// A process in PID, mount, network and IPC namespaces of its own, whose root is a bind of `/`. It counts to `box_dir/log`.
 pub(crate) struct Boxed {
     pub(crate) tree: Tree,
