@@ -19,6 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{LifecycleError, Result};
+pub(crate) use room::{available_memory, free_bytes};
 
 /// Something that stands in the way of a snapshot, or nearly.
 #[derive(Clone, PartialEq, Eq, Debug)]
