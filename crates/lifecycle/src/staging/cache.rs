@@ -185,11 +185,12 @@ fn take(
     Some(target)
 }
 
-/// Bytes that the files in a directory take up.
+/// Bytes that the files in a directory take up: holes do not count, nor does what a file system sets aside for growth.
 fn size_of(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {
-        bytes += entry?.metadata()?.blocks() * 512;
+        let metadata = entry?.metadata()?;
+        bytes += metadata.len().next_multiple_of(4096).min(metadata.blocks() * 512);
     }
     Ok(bytes)
 }
