@@ -2,6 +2,7 @@
 //! `docs/errors/`, a hint where there is a way out, and the cause as `source`, not in the text.
 
 use std::io;
+use std::path::PathBuf;
 
 /// An error of the command line.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,24 @@ pub(crate) enum CliError {
     /// Some packs were damaged.
     #[error("{count} {} damaged; what could be read was kept", if *count == 1 { "pack is" } else { "packs are" })]
     RebuildIncomplete { count: usize },
+    /// Nobody answers at the daemon's socket.
+    #[error("cannot reach the daemon at `{}`", socket.display())]
+    NoDaemon { socket: PathBuf, source: io::Error },
+    /// The daemon said something that makes no sense.
+    #[error("the daemon's answer to {request} makes no sense: {detail}")]
+    Answer { request: String, detail: String },
+    /// The connection broke before there was an answer.
+    #[error("the daemon went away before it answered {request}")]
+    DaemonLeft { request: String },
+    /// The daemon does not know the job any more.
+    #[error("the daemon does not know any more how the {kind} ended")]
+    JobLost { kind: &'static str },
+    /// The user pressed Ctrl-C while the daemon was at work.
+    #[error("interrupted; the {kind} goes on in the daemon")]
+    JobGoesOn { kind: &'static str },
+    /// `doctor` found that snapshots do not work.
+    #[error("snapshots do not work here: {}", items.join(", "))]
+    MachineUnfit { items: Vec<String> },
     /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -60,6 +79,12 @@ impl CliError {
             Self::RebuildIncomplete { .. } => "IJ-C013",
             Self::Interrupted => "IJ-C020",
             Self::Output(_) => "IJ-C021",
+            Self::NoDaemon { .. } => "IJ-C030",
+            Self::Answer { .. } => "IJ-C031",
+            Self::DaemonLeft { .. } => "IJ-C032",
+            Self::JobLost { .. } => "IJ-C033",
+            Self::JobGoesOn { .. } => "IJ-C034",
+            Self::MachineUnfit { .. } => "IJ-C035",
         }
     }
 
@@ -81,7 +106,21 @@ impl CliError {
             Self::GcIncomplete { .. } => Some("run `infinijup store verify` to see what is affected"),
             Self::WritersBusy { .. } => Some("run it again later, or with a longer --wait"),
             Self::RebuildIncomplete { .. } => Some("run `infinijup store verify` to see what is affected"),
+            Self::NoDaemon { .. } => {
+                Some("start it with `systemctl start infinijupd`, or name its socket with --socket")
+            }
+            Self::Answer { .. } => Some("use the infinijup and infinijupd of the same version"),
+            Self::DaemonLeft { .. } | Self::JobLost { .. } => Some(
+                "it may have been done or not: `infinijup ps` and `infinijup history` show how things are",
+            ),
+            Self::JobGoesOn { .. } => Some("`infinijup ps` and `infinijup events` show what becomes of it"),
+            Self::MachineUnfit { .. } => Some("mend what is marked `fail`; the fix stands beside each"),
             Self::Usage { .. } | Self::ObjectNotFound { .. } | Self::Interrupted | Self::Output(_) => None,
         }
     }
 }
+
+/// A refusal or failure that the daemon reports; it has a code, causes, a hint and an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", _0.message)]
+pub(crate) struct DaemonError(pub(crate) api::ErrorBody);

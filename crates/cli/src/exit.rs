@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use cas_core::{Class, StoreError};
 use manifest::ManifestError;
 
-use crate::error::CliError;
+use crate::error::{CliError, DaemonError};
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub(crate) enum Code {
     Corruption = 13,
     Conflict = 14,
     NotFound = 15,
+    NoDaemon = 16,
     Interrupted = 130,
 }
 
@@ -34,9 +35,11 @@ impl From<Code> for ExitCode {
 /// What the edge tells about an error besides its text.
 #[derive(Debug)]
 pub(crate) struct Facts {
-    pub(crate) exit: Code,
-    pub(crate) code: Option<&'static str>,
-    pub(crate) hint: Option<&'static str>,
+    pub(crate) exit: u8,
+    pub(crate) code: Option<String>,
+    pub(crate) hint: Option<String>,
+    /// Causes that are not in the chain, because they came as text.
+    pub(crate) more_causes: Vec<String>,
 }
 
 impl Facts {
@@ -44,17 +47,31 @@ impl Facts {
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
             if let Some(cause) = cause.downcast_ref::<CliError>() {
-                return Self { exit: of_cli(cause), code: Some(cause.code()), hint: cause.hint() };
+                return Self::new(of_cli(cause), cause.code(), cause.hint());
+            }
+            if let Some(DaemonError(body)) = cause.downcast_ref::<DaemonError>() {
+                return Self::of_daemon(body);
             }
             if let Some(cause) = cause.downcast_ref::<StoreError>() {
-                return Self { exit: of_store(cause), code: Some(cause.code()), hint: cause.hint() };
+                return Self::new(of_store(cause), cause.code(), cause.hint());
             }
             if let Some(cause) = cause.downcast_ref::<ManifestError>() {
-                let exit = of_class(cause.class());
-                return Self { exit, code: Some(cause.code()), hint: cause.hint() };
+                return Self::new(of_class(cause.class()), cause.code(), cause.hint());
             }
         }
-        Self { exit: Code::Failed, code: None, hint: None }
+        Self { exit: Code::Failed as u8, code: None, hint: None, more_causes: Vec::new() }
+    }
+
+    fn new(exit: Code, code: &str, hint: Option<&str>) -> Self {
+        let hint = hint.map(str::to_owned);
+        Self { exit: exit as u8, code: Some(code.to_owned()), hint, more_causes: Vec::new() }
+    }
+
+    /// What the daemon says is passed on as it is; only a failure that calls itself a success is not believed.
+    fn of_daemon(body: &api::ErrorBody) -> Self {
+        let exit = if body.exit == Code::Ok as u8 { Code::Failed as u8 } else { body.exit };
+        let (code, hint) = (Some(body.code.clone()), body.hint.clone());
+        Self { exit, code, hint, more_causes: body.causes.clone() }
     }
 }
 
@@ -76,10 +93,12 @@ const fn of_cli(error: &CliError) -> Code {
         | CliError::ObjectNotFound { .. } => Code::NotFound,
         CliError::ProblemsFound { .. }
         | CliError::GcIncomplete { .. }
-        | CliError::RebuildIncomplete { .. } => Code::ProblemsFound,
+        | CliError::RebuildIncomplete { .. }
+        | CliError::MachineUnfit { .. } => Code::ProblemsFound,
         CliError::WritersBusy { .. } => Code::Busy,
-        CliError::Interrupted => Code::Interrupted,
-        CliError::Output(_) => Code::Failed,
+        CliError::NoDaemon { .. } | CliError::DaemonLeft { .. } | CliError::JobLost { .. } => Code::NoDaemon,
+        CliError::Interrupted | CliError::JobGoesOn { .. } => Code::Interrupted,
+        CliError::Output(_) | CliError::Answer { .. } => Code::Failed,
     }
 }
 
@@ -108,7 +127,7 @@ mod tests {
     use manifest::ReadError;
     use std::path::PathBuf;
 
-    fn exit(error: impl Into<anyhow::Error>) -> Code {
+    fn exit(error: impl Into<anyhow::Error>) -> u8 {
         Facts::of(&error.into()).exit
     }
 
@@ -116,17 +135,35 @@ mod tests {
     fn each_class_has_its_code_however_deep_it_is() {
         let path = PathBuf::from("x");
         let id = ObjectId::from_bytes([1; 32]);
-        assert_eq!(exit(StoreError::NotAStore { path: path.clone() }), Code::NoStore);
-        assert_eq!(exit(StoreError::KeyNeeded { path: path.clone() }), Code::Key);
-        assert_eq!(exit(StoreError::WrongKey { path: path.clone() }), Code::Key);
-        assert_eq!(exit(StoreError::Locked { path, holder: "gc".into() }), Code::Busy);
-        assert_eq!(exit(StoreError::damaged("pack", "p", "x")), Code::Corruption);
-        assert_eq!(exit(StoreError::RefMissing { name: "tags/x".into() }), Code::NotFound);
+        assert_eq!(exit(StoreError::NotAStore { path: path.clone() }), Code::NoStore as u8);
+        assert_eq!(exit(StoreError::KeyNeeded { path: path.clone() }), Code::Key as u8);
+        assert_eq!(exit(StoreError::WrongKey { path: path.clone() }), Code::Key as u8);
+        assert_eq!(exit(StoreError::Locked { path, holder: "gc".into() }), Code::Busy as u8);
+        assert_eq!(exit(StoreError::damaged("pack", "p", "x")), Code::Corruption as u8);
+        assert_eq!(exit(StoreError::RefMissing { name: "tags/x".into() }), Code::NotFound as u8);
         let conflict = StoreError::RefConflict { name: "tags/x".into(), expected: None, found: Some(id) };
-        assert_eq!(exit(anyhow::Error::from(conflict).context("while tagging")), Code::Conflict);
+        assert_eq!(exit(anyhow::Error::from(conflict).context("while tagging")), Code::Conflict as u8);
         let deep = ReadError::Source { what: "commit", id, source: StoreError::MissingObject { id } };
-        assert_eq!(exit(deep), Code::Corruption);
-        assert_eq!(exit(anyhow::anyhow!("whatever")), Code::Failed);
+        assert_eq!(exit(deep), Code::Corruption as u8);
+        assert_eq!(exit(anyhow::anyhow!("whatever")), Code::Failed as u8);
+    }
+
+    #[test]
+    fn what_the_daemon_says_is_passed_on() {
+        let body = |exit| api::ErrorBody {
+            code: "IJ-L010".into(),
+            message: "no session `x`".into(),
+            causes: vec!["why".into()],
+            hint: Some("look".into()),
+            exit,
+        };
+        let facts = Facts::of(&anyhow::Error::from(DaemonError(body(15))).context("outside"));
+        assert_eq!(
+            (facts.exit, facts.code.as_deref(), facts.hint.as_deref()),
+            (15, Some("IJ-L010"), Some("look"))
+        );
+        assert_eq!(facts.more_causes, ["why"]);
+        assert_eq!(exit(DaemonError(body(0))), Code::Failed as u8);
     }
 
     #[test]

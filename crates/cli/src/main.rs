@@ -1,4 +1,5 @@
-//! `infinijup`: look after a store and what is in it, without a daemon.
+//! `infinijup`: take snapshots of running programs and go back to them, by way of the daemon; look after a store and what is in
+//! it, without one.
 //!
 //! `args` says what can be typed, `commands` has one file per verb, and everything that is shown goes through `output`:
 //! data on stdout, the rest on stderr. `docs/scripting.md` is the contract with scripts.

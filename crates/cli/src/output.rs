@@ -61,6 +61,10 @@ impl Style {
         self.paint("2", text)
     }
 
+    pub(crate) fn warn(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
     pub(crate) fn bad(self, text: &str) -> String {
         self.paint("1;31", text)
     }
@@ -150,6 +154,11 @@ impl Printer {
         self.out.borrow_mut().flush().map_err(CliError::Output)
     }
 
+    /// Bytes as they are, to stderr.
+    pub(crate) fn error_bytes(&self, bytes: &[u8]) {
+        let _ = io::stderr().write_all(bytes);
+    }
+
     /// Something worth knowing that is not data. Programs get it from the data.
     pub(crate) fn note(&self, text: &str) {
         if !self.json && !self.quiet {
@@ -176,27 +185,23 @@ impl Printer {
     /// Why it failed: the whole chain, once.
     pub(crate) fn exit_error(&self, error: &anyhow::Error) {
         let facts = Facts::of(error);
+        let chain = error.chain().skip(1).map(ToString::to_string);
         let causes: Vec<String> =
-            error.chain().skip(1).map(|cause| crate::format::safe(&cause.to_string())).collect();
+            chain.chain(facts.more_causes).map(|cause| crate::format::safe(&cause)).collect();
         let message = crate::format::safe(&error.to_string());
+        let (code, hint) = (facts.code.as_deref(), facts.hint.as_deref());
         if self.json {
-            self.complain_json(&ExitError {
-                message_type: "exit_error",
-                code: facts.code,
-                exit: facts.exit as u8,
-                message,
-                causes,
-                hint: facts.hint,
-            });
+            let message_type = "exit_error";
+            self.complain_json(&ExitError { message_type, code, exit: facts.exit, message, causes, hint });
             return;
         }
-        let code = facts.code.map(|code| format!("[{code}]")).unwrap_or_default();
+        let code = code.map(|code| format!("[{}]", crate::format::safe(code))).unwrap_or_default();
         self.complain(&format!("{}: {message}", self.error_style.bad(&format!("error{code}"))));
         for cause in causes {
             self.complain(&format!("  caused by: {cause}"));
         }
-        if let Some(hint) = facts.hint {
-            self.complain(&format!("  {}: {hint}", self.error_style.bold("hint")));
+        for hint in hint.iter().flat_map(|hint| hint.lines()) {
+            self.complain(&format!("  {}: {}", self.error_style.bold("hint"), crate::format::safe(hint)));
         }
     }
 
@@ -205,7 +210,8 @@ impl Printer {
         let _ = writeln!(io::stderr(), "{line}");
     }
 
-    fn complain_json(&self, value: &impl Serialize) {
+    /// An object for programs that is not data.
+    pub(crate) fn complain_json(&self, value: &impl Serialize) {
         if let Ok(line) = serde_json::to_string(value) {
             self.complain(&line);
         }

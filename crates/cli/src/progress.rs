@@ -17,10 +17,11 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 const JSON_EVERY: Duration = Duration::from_secs(1);
 
 /// A job that is shorter does not flash up a bar.
-const BAR_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const BAR_AFTER: Duration = Duration::from_millis(500);
 
+/// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(crate) enum Mode {
     Bar,
     Lines,
     Json,
@@ -69,6 +70,11 @@ impl Meter {
             Mode::Nothing
         };
         Self { mode, running: Mutex::default() }
+    }
+
+    /// How progress is shown.
+    pub(crate) const fn mode(&self) -> Mode {
+        self.mode
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<Running>> {

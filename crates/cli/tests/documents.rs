@@ -61,6 +61,27 @@ fn run(script: &str) -> String {
 /// Every command, by its path.
 const COMMANDS: &[&[&str]] = &[
     &[],
+    &["run"],
+    &["kernel"],
+    &["kernel", "start"],
+    &["kernel", "list"],
+    &["ps"],
+    &["snapshot"],
+    &["rollback"],
+    &["branch"],
+    &["suspend"],
+    &["resume"],
+    &["stop"],
+    &["rm"],
+    &["logs"],
+    &["exec"],
+    &["history"],
+    &["diff"],
+    &["attach"],
+    &["checkpoint"],
+    &["restore"],
+    &["events"],
+    &["doctor"],
     &["store"],
     &["store", "init"],
     &["store", "stat"],
@@ -100,7 +121,7 @@ fn every_help_has_an_example_of_that_command() {
 fn no_visible_command_is_missing_here_or_in_the_guide() {
     let sandbox = Sandbox::new();
     let guide = page("cli.md");
-    for parent in [&[][..], &["store"]] {
+    for parent in [&[][..], &["store"], &["kernel"]] {
         let help = sandbox.ok(parent.iter().copied().chain(["-h"])).out;
         let (_, list) = help.split_once("Commands:\n").unwrap();
         let (list, _) = list.split_once("\n\n").unwrap();
@@ -123,7 +144,10 @@ fn completions_come_without_a_store() {
     sandbox.write(".infinijup/format", "nonsense");
     for shell in ["bash", "zsh", "fish"] {
         let ran = sandbox.ok(["completions", shell]);
-        assert!(ran.out.contains("rotate-keys") && ran.err.is_empty(), "{ran:?}");
+        assert!(
+            ran.out.contains("rotate-keys") && ran.out.contains("rollback") && ran.err.is_empty(),
+            "{ran:?}"
+        );
     }
     assert_eq!(sandbox.files(".").len(), 1);
 }
@@ -141,6 +165,8 @@ fn manual_pages_are_written_for_every_visible_command() {
     }
     let gc = std::fs::read_to_string(sandbox.path("man/man1/infinijup-store-gc.1")).unwrap();
     assert!(gc.contains("infinijup store gc") && gc.contains("dry\\-run"), "{gc}");
+    let rollback = std::fs::read_to_string(sandbox.path("man/man1/infinijup-rollback.1")).unwrap();
+    assert!(rollback.contains("automatic snapshot") && rollback.contains("force"), "{rollback}");
 }
 
 #[test]

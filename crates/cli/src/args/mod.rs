@@ -2,6 +2,9 @@
 
 mod debug;
 mod history;
+mod machine;
+mod session;
+mod start;
 mod store;
 mod transfer;
 
@@ -13,6 +16,14 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use debug::{CommitArgs, DebugCommand};
 pub(crate) use history::{CatArgs, LogArgs, ShowArgs, TagArgs, number};
+pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs};
+pub(crate) use session::{
+    BranchArgs, DiffArgs, ExecArgs, HistoryArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs,
+    SnapshotArgs, StopArgs, SuspendArgs,
+};
+pub(crate) use start::{
+    FileOptions, FilesChoice, KernelCommand, KernelStartArgs, NetworkChoice, RunArgs, StartOptions,
+};
 pub(crate) use store::{GcArgs, InitArgs, RotateKeysArgs, StoreCommand, VerifyArgs};
 pub(crate) use transfer::{ExportArgs, ImportArgs};
 
@@ -20,15 +31,16 @@ use crate::error::CliError;
 use crate::exit;
 use crate::output::Printer;
 
-/// Snapshots of live Jupyter kernels: look at their history and look after the store they are in.
+/// Snapshots of live Jupyter kernels and other programs: take them, go back to them, branch off them, look after them.
 #[derive(Debug, Parser)]
 #[command(
     name = "infinijup",
     version,
     disable_help_subcommand = true,
     after_help = "Example:
-  infinijup store init
-  infinijup log --graph
+  infinijup kernel start --name analysis
+  infinijup snapshot analysis -m 'before the cleaning'
+  infinijup rollback analysis analysis~1
 
 Exit codes and the JSON output are described in docs/scripting.md.",
     max_term_width = 100
@@ -59,6 +71,17 @@ pub(crate) struct Global {
     /// Key file of an encrypted store
     #[arg(long, global = true, value_name = "FILE", env = "INFINIJUP_KEY_FILE", hide_env_values = true)]
     pub(crate) key_file: Option<PathBuf>,
+    /// The daemon's socket
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = api::SOCKET_VARIABLE,
+        hide_env_values = true,
+        default_value = api::DEFAULT_SOCKET,
+        hide_default_value = true
+    )]
+    pub(crate) socket: PathBuf,
     /// Print JSON: data on stdout, progress and errors on stderr, one object per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -84,8 +107,49 @@ pub(crate) enum Colour {
     Always,
 }
 
+/// What the daemon answers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OnlineCommand {
+    Run(Box<RunArgs>),
+    /// Start a Jupyter kernel, or list those that can be started
+    #[command(
+        subcommand,
+        after_help = "Example:
+  infinijup kernel start
+  infinijup kernel list"
+    )]
+    Kernel(KernelCommand),
+    Ps(PsArgs),
+    Snapshot(SnapshotArgs),
+    Rollback(RollbackArgs),
+    Branch(BranchArgs),
+    Suspend(SuspendArgs),
+    Resume(ResumeArgs),
+    Stop(StopArgs),
+    Rm(RmArgs),
+    Logs(LogsArgs),
+    Exec(ExecArgs),
+    History(HistoryArgs),
+    Diff(DiffArgs),
+    Attach(AttachArgs),
+    Checkpoint(CheckpointArgs),
+    Restore(RestoreArgs),
+    Events(EventsArgs),
+    /// Say what this machine can and cannot do, and how to mend it
+    #[command(
+        long_about = "Say what this machine can and cannot do, item by item, and how to mend it. Exits with 0 if snapshots work \
+here, with 3 if they do not.",
+        after_help = "Example:
+  infinijup doctor
+  infinijup doctor --json | jq '.findings[] | select(.state != \"ok\")'"
+    )]
+    Doctor,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[command(flatten)]
+    Online(OnlineCommand),
     /// Create a store, check it, clean it up
     #[command(
         subcommand,

@@ -9,6 +9,7 @@ mod import;
 mod init;
 mod log;
 mod man;
+mod online;
 mod rebuild;
 mod rotate_keys;
 mod show;
@@ -31,8 +32,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     // What was printed before a failure still counts.
     let ran = dispatch(&context, cli.command);
     let flushed = context.printer.flush().map_err(anyhow::Error::from);
-    match ran.and(flushed) {
-        Ok(()) => Code::Ok.into(),
+    match ran.and_then(|status| flushed.map(|()| status)) {
+        Ok(status) => status.into(),
         Err(error) if exit::is_broken_pipe(&error) => Code::Ok.into(),
         Err(error) => {
             context.printer.exit_error(&error);
@@ -41,8 +42,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     }
 }
 
-fn dispatch(context: &Context, command: Command) -> Result<()> {
-    match command {
+/// The exit code of what ended well is 0, unless it is that of somebody else's command, which is passed on.
+fn dispatch(context: &Context, command: Command) -> Result<u8> {
+    let done = match command {
+        Command::Online(command) => return online::run(context, command),
         Command::Store(StoreCommand::Init(args)) => init::run(context, &args),
         Command::Store(StoreCommand::Stat) => stat::run(context),
         Command::Store(StoreCommand::Verify(args)) => verify::run(context, &args),
@@ -58,5 +61,6 @@ fn dispatch(context: &Context, command: Command) -> Result<()> {
         Command::Completions { shell } => completions::run(context, shell),
         Command::Man { out } => man::run(context, &out),
         Command::Debug(DebugCommand::Commit(args)) => debug::run(context, &args),
-    }
+    };
+    done.map(|()| 0)
 }

@@ -1,0 +1,78 @@
+//! Processes that have no session, the daemon, and the machine.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+/// Make a session of a process tree that runs already.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Make a session of a process tree that runs already and was not started here. Prints the session's name.",
+    after_help = "Example:
+  infinijup attach --pid 4711 --name analysis"
+)]
+pub(crate) struct AttachArgs {
+    /// The first process of the tree
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+    /// The session's name; one is made up without it
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) name: Option<String>,
+}
+
+/// Write a process tree to a directory, once, without a session.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Write a process tree to a directory, once, without a session and without a store, for scripts. Only root may. \
+Files are not captured.",
+    after_help = "Example:
+  infinijup checkpoint --pid 4711 images
+  infinijup checkpoint --pid 4711 --end images && infinijup restore images"
+)]
+pub(crate) struct CheckpointArgs {
+    /// The first process of the tree
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+    /// End the processes when they are written; without it, they go on
+    #[arg(long)]
+    pub(crate) end: bool,
+    /// The directory; it is made, and must not be there yet
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Bring back what `checkpoint` wrote.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Bring back the process tree that `checkpoint` wrote to a directory. Only root may. Prints the first process's \
+number.",
+    after_help = "Example:
+  infinijup restore images"
+)]
+pub(crate) struct RestoreArgs {
+    /// The directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Show what happens, as it happens.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Show what happened to your sessions: what the daemon still knows of, and with --follow, what happens from now \
+on. A connection that breaks is taken up again where it broke.",
+    after_help = "Example:
+  infinijup events --follow
+  infinijup events --follow --session analysis --json"
+)]
+pub(crate) struct EventsArgs {
+    /// Go on as things happen
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only of this session: its name or its id
+    #[arg(long, value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) session: Option<String>,
+    /// Show the steps of jobs too
+    #[arg(long)]
+    pub(crate) steps: bool,
+}

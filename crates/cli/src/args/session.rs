@@ -1,0 +1,222 @@
+//! What can be done with a session that is there.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+use super::start::FileOptions;
+
+/// How snapshots are named, for the help of commands that the daemon answers.
+const SNAPSHOTS: &str = "A snapshot is named by its id or the first digits of it (four or more), by a tag, or by a session's \
+thread; `NAME~2` is the second one before NAME.";
+
+/// Which session.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// The session: its name, its id or the first digits of it
+    #[arg(value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) session: String,
+}
+
+/// List sessions, or show one.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  infinijup ps
+  infinijup ps analysis
+  infinijup ps --json | jq -r '.sessions[].name'")]
+pub(crate) struct PsArgs {
+    /// Show all about this one
+    #[arg(value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) session: Option<String>,
+    /// Only those that run
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) running: bool,
+}
+
+/// Capture a session as it is now; it goes on.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  infinijup snapshot analysis -m 'before the cleaning'
+  infinijup snapshot analysis --tag good --files tree")]
+pub(crate) struct SnapshotArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// What it is, for the history
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// Give it a name that stays
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) tag: Option<String>,
+    /// A shell command that runs in the session before it is frozen; if it fails, there is no snapshot
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) quiesce: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) files: FileOptions,
+}
+
+/// Put a session back to a snapshot.
+#[derive(Debug, Args)]
+#[command(
+    long_about = format!("Put a session back to a snapshot: its memory, its processes and its files.
+
+How it is now is kept as an automatic snapshot first. If somebody else changed files that would be overwritten, they are named \
+and you are asked; without a terminal the rollback is refused unless --force is given.\n\n{SNAPSHOTS}"),
+    after_help = "Example:
+  infinijup rollback analysis good
+  infinijup rollback analysis analysis~1 --force"
+)]
+pub(crate) struct RollbackArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// The snapshot
+    #[arg(value_name = "SNAPSHOT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) to: String,
+    /// Overwrite files that somebody else changed, without asking
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Leave the files as they are
+    #[arg(long)]
+    pub(crate) no_files: bool,
+}
+
+/// Make a second session that goes on from a snapshot of the first.
+#[derive(Debug, Args)]
+#[command(
+    long_about = format!("Make a second session that goes on from a snapshot of the first; both are alive together, and each \
+has files of its own in the workspace.\n\n{SNAPSHOTS}"),
+    after_help = "Example:
+  infinijup branch analysis --name idea
+  infinijup branch analysis --from good --count 8 --name try"
+)]
+pub(crate) struct BranchArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// The snapshot to begin with; without it, one is taken now
+    #[arg(long, value_name = "SNAPSHOT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) from: Option<String>,
+    /// The branch's name; NAME-1, NAME-2 … if there are several
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) name: Option<String>,
+    /// How many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: Option<u32>,
+}
+
+/// Capture a session, then end its processes and give their memory back.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  infinijup suspend analysis
+  infinijup resume analysis")]
+pub(crate) struct SuspendArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+/// Bring a suspended session back.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Bring a suspended session back, as it was, with its files. If somebody else changed these meanwhile, they are \
+named and you are asked; without a terminal that is refused unless --force is given.",
+    after_help = "Example:
+  infinijup resume analysis"
+)]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Overwrite files that somebody else changed, without asking
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// End the processes of a session.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "End the processes of a session: SIGTERM first, SIGKILL to those that are still there after the grace. \
+There is no snapshot; see `suspend` for that.",
+    after_help = "Example:
+  infinijup stop analysis
+  infinijup stop analysis --grace 60"
+)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// How many seconds they have to end by themselves
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub(crate) grace: u64,
+}
+
+/// Forget sessions that have ended; their snapshots stay.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  infinijup rm analysis
+  infinijup rm try-1 try-2 try-3")]
+pub(crate) struct RmArgs {
+    /// The sessions
+    #[arg(value_name = "SESSION", required = true, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) sessions: Vec<String>,
+}
+
+/// Print what a session's processes wrote.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  infinijup logs analysis
+  infinijup logs -f analysis")]
+pub(crate) struct LogsArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Go on until the session ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Begin at this byte
+    #[arg(long, value_name = "BYTE", default_value_t = 0)]
+    pub(crate) from: u64,
+}
+
+/// Run a command inside a session.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Run a command inside a session, beside what runs there, and exit with its status (128 and the signal's number \
+if a signal ended it). Its output is printed as it is, when it has ended. It gets no input.",
+    after_help = "Example:
+  infinijup exec analysis -- ps aux
+  infinijup exec analysis -- sh -c 'df -h .'"
+)]
+pub(crate) struct ExecArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// List the snapshots of a session, or of all, newest first.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  infinijup history analysis
+  infinijup history -n 5 --json")]
+pub(crate) struct HistoryArgs {
+    /// Only of this session
+    #[arg(value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) session: Option<String>,
+    /// At most this many
+    #[arg(short = 'n', long = "max-count", value_name = "N")]
+    pub(crate) max_count: Option<usize>,
+}
+
+/// Show what changed between two snapshots: processes, memory and files.
+#[derive(Debug, Args)]
+#[command(
+    long_about = format!("Show what changed between two snapshots: processes, memory by mapping, and files.\n\n{SNAPSHOTS}"),
+    after_help = "Example:
+  infinijup diff analysis~1 analysis
+  infinijup diff good analysis --json"
+)]
+pub(crate) struct DiffArgs {
+    /// The first snapshot
+    #[arg(value_name = "A", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) a: String,
+    /// The second
+    #[arg(value_name = "B", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) b: String,
+}

@@ -1,0 +1,156 @@
+//! Starting something: `run`, `kernel`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Start a command in a session of its own.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Start a command in a session of its own.
+
+It runs as you, in this directory, with your environment, but with processes, a network and a /dev of its own, so that all of \
+it can be captured. Prints the session's name and returns while the command runs; its output goes to the session's log.",
+    after_help = "Example:
+  infinijup run -- python3 train.py
+  infinijup run --name train --files tree --memory 8G -- python3 train.py --epochs 50
+  infinijup run --wait -- make test"
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) options: StartOptions,
+    /// Show its log until it ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Wait until it ends, and exit with its status
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KernelCommand {
+    Start(Box<KernelStartArgs>),
+    /// List the kernelspecs that can be started
+    #[command(after_help = "Example:
+  infinijup kernel list")]
+    List,
+}
+
+/// Start a Jupyter kernel in a session of its own.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Start a Jupyter kernel in a session of its own.
+
+Prints the session's name. A client connects by the connection file, which stays the same through snapshots and rollbacks.",
+    after_help = "Example:
+  infinijup kernel start
+  infinijup kernel start --spec python3 --name analysis
+  jupyter console --existing \"$(infinijup ps analysis --json | jq -r .session.kernel.connection_file)\""
+)]
+pub(crate) struct KernelStartArgs {
+    /// The kernelspec, as `kernel list` shows them; without it `python3`, or the only one
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) spec: Option<String>,
+    #[command(flatten)]
+    pub(crate) options: StartOptions,
+}
+
+/// What both have in common.
+#[derive(Debug, Args)]
+pub(crate) struct StartOptions {
+    /// The session's name; one is made up without it
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) name: Option<String>,
+    /// The working directory; this one without it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// The directory that a branch gets a copy of; the working directory without it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Which network it sees
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = NetworkChoice::Private)]
+    pub(crate) network: NetworkChoice,
+    /// Give its private network a way out
+    #[arg(long)]
+    pub(crate) outside: bool,
+    /// The most memory that it may take: bytes, or with K, M, G or T
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+    /// The most processes and threads that it may have
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) pids: Option<u64>,
+    /// A shell command that lives, is captured and comes back with the first; may be given several times
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) sidecar: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) files: FileOptions,
+}
+
+/// Which files belong to a snapshot.
+#[derive(Debug, Args)]
+pub(crate) struct FileOptions {
+    /// Which files belong to a snapshot: those open for writing (`open`), the workspace too (`tree`), or `none`
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub(crate) files: Option<FilesChoice>,
+    /// With `--files tree`: only paths that fit this pattern; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) include: Vec<String>,
+    /// With `--files tree`: no path that fits this pattern; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<String>,
+    /// With `--files tree`: the most that may be taken
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_files: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NetworkChoice {
+    /// Its own; the ports of a kernel are forwarded from 127.0.0.1
+    Private,
+    /// The machine's
+    Host,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FilesChoice {
+    /// The notebook, and what a process has open for writing
+    Open,
+    /// The workspace too
+    Tree,
+    /// No files
+    None,
+}
+
+/// `512M`, `8GiB`, `1048576`; powers of 1024.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return Err(format!("`{unit}` is not a unit: K, M, G or T")),
+    };
+    let number: u64 = number.parse().map_err(|_| "not a number".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!((size("7"), size("8GiB"), size("1k")), (Ok(7), Ok(8 << 30), Ok(1024)));
+        for text in ["", "G", "1.5G", "1Q", "-1", "99999999999T"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

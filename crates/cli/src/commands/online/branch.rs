@@ -1,0 +1,46 @@
+//! `branch`
+
+use anyhow::Result;
+use api::{BranchOutcome, BranchRequest, JobResult};
+use serde::Serialize;
+
+use super::client::session_path;
+use super::job::expect_result;
+use super::{Message, OfSession, Online, show};
+use crate::args::BranchArgs;
+use crate::format;
+
+#[derive(Serialize)]
+struct Branches<'a> {
+    branches: &'a [BranchOutcome],
+}
+
+pub(super) fn run(online: &Online<'_>, args: BranchArgs) -> Result<()> {
+    let session = args.which.session;
+    let request = BranchRequest { from: args.from, name: args.name, count: args.count };
+    let result = online.post_job(format!("{}/branch", session_path(&session)), &request)?;
+    let branches = expect_result!(result, JobResult::Branch { branches } => branches);
+    let mut rows = Vec::new();
+    for branch in &branches {
+        let name = format::safe(&branch.session.name);
+        if !online.printer().is_json() {
+            for path in &branch.shared {
+                let path = show::text(path);
+                online.printer().warning(&format!("{name} shares `{path}` with the original"));
+            }
+            for warning in &branch.warnings {
+                online.printer().warning(&format!("{name}: {}", format::safe(warning)));
+            }
+        }
+        online.tell_steps(&branch.steps);
+        let place = match (&branch.session.kernel, &branch.session.workspace) {
+            (Some(kernel), _) => show::text(&kernel.connection_file),
+            (None, Some(workspace)) => show::text(workspace),
+            (None, None) => String::new(),
+        };
+        rows.push(vec![name, branch.session.state.as_str().to_owned(), place]);
+    }
+    let content = OfSession { session: &session, content: Branches { branches: &branches } };
+    let lines = format::table(&rows, &[]);
+    Ok(online.printer().data(&Message { message_type: "branched", content }, &lines)?)
+}

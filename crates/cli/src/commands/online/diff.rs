@@ -1,0 +1,69 @@
+//! `diff`
+
+use anyhow::Result;
+use api::{Change, Diff, FileDiff, MappingDiff, ProcessDiff};
+
+use super::client::encoded;
+use super::{Message, Online, show};
+use crate::args::DiffArgs;
+use crate::format;
+
+pub(super) fn run(online: &Online<'_>, args: &DiffArgs) -> Result<()> {
+    let diff: Diff = online.get(format!("/v1/diff?a={}&b={}", encoded(&args.a), encoded(&args.b)))?;
+    Ok(online.printer().data(&Message { message_type: "diff", content: &diff }, &lines(online, &diff))?)
+}
+
+fn lines(online: &Online<'_>, diff: &Diff) -> Vec<String> {
+    let style = online.printer().style();
+    let mut lines = vec![format!("from {} to {}", show::short(&diff.a), show::short(&diff.b))];
+    let mut section = |title: &str, rows: Vec<Vec<String>>, right: &[bool]| {
+        if !rows.is_empty() {
+            lines.push(style.bold(title));
+            lines.extend(format::table(&rows, right).into_iter().map(|line| format!("  {line}")));
+        }
+    };
+    section("processes", diff.processes.iter().map(process).collect(), &[false, true]);
+    section("memory", diff.memory.iter().map(mapping).collect(), &[false, true, true]);
+    section("files", diff.files.iter().map(file).collect(), &[false, true, true]);
+    let totals = &diff.totals;
+    lines.push(format!(
+        "{} of memory, {}, {}",
+        format::size(totals.memory_bytes),
+        format::plural(totals.files, "file"),
+        if totals.processes == 1 {
+            "1 process".to_owned()
+        } else {
+            format!("{} processes", totals.processes)
+        }
+    ));
+    lines
+}
+
+fn sign(change: Change) -> String {
+    match change {
+        Change::Added => "+",
+        Change::Removed => "-",
+        Change::Changed => "~",
+    }
+    .to_owned()
+}
+
+fn process(process: &ProcessDiff) -> Vec<String> {
+    vec![sign(process.change), process.pid.to_string(), format::safe(&process.name)]
+}
+
+fn mapping(mapping: &MappingDiff) -> Vec<String> {
+    let place = format!("{:x}-{:x}", mapping.start, mapping.end);
+    vec![
+        sign(mapping.change),
+        mapping.pid.to_string(),
+        format::size(mapping.changed_bytes),
+        place,
+        show::text(&mapping.name),
+    ]
+}
+
+fn file(file: &FileDiff) -> Vec<String> {
+    let size = |bytes: Option<u64>| bytes.map(format::size).unwrap_or_default();
+    vec![sign(file.change), size(file.before_bytes), size(file.after_bytes), show::text(&file.path)]
+}

@@ -1,0 +1,42 @@
+//! `suspend`, `resume`
+
+use anyhow::Result;
+use api::{JobResult, ResumeRequest};
+
+use super::client::session_path;
+use super::job::expect_result;
+use super::ps::One;
+use super::{Message, OfSession, Online, ask, show};
+use crate::args::{ResumeArgs, SuspendArgs};
+use crate::format;
+
+/// A request that says nothing but what is in its path.
+#[derive(serde::Serialize)]
+struct Nothing {}
+
+pub(super) fn suspend(online: &Online<'_>, args: &SuspendArgs) -> Result<()> {
+    let session = args.which.session.as_str();
+    let result = online.post_job(format!("{}/suspend", session_path(session)), &Nothing {})?;
+    let outcome = expect_result!(result, JobResult::Suspend(outcome) => outcome);
+    online.tell_steps(&outcome.steps);
+    let line = format!(
+        "{} is suspended at snapshot {}; {} of memory are free again",
+        format::safe(session),
+        show::short(&outcome.commit),
+        format::size(outcome.freed_bytes)
+    );
+    let content = OfSession { session, content: &outcome };
+    Ok(online.printer().data(&Message { message_type: "suspended", content }, &[line])?)
+}
+
+pub(super) fn resume(online: &Online<'_>, args: &ResumeArgs) -> Result<()> {
+    let path = format!("{}/resume", session_path(&args.which.session));
+    let result = ask::before_overwriting(online, args.force, |force| {
+        online.post_job(path.clone(), &ResumeRequest { force })
+    })?;
+    let session = expect_result!(result, JobResult::Session(session) => session);
+    let pid = session.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
+    let line = format!("{} is {}{pid}", format::safe(&session.name), show::state(&session));
+    let message = Message { message_type: "resumed", content: One { session: &session } };
+    Ok(online.printer().data(&message, &[line])?)
+}
