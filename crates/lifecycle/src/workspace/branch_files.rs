@@ -82,6 +82,12 @@ pub(crate) struct BranchFilesMade {
 impl BranchFiles<'_> {
     /// Makes them. If it fails, nothing is left.
     pub(crate) fn make(&self) -> Result<BranchFilesMade> {
+        for directory in [self.workspace, self.outside] {
+            if fs::symlink_metadata(directory).is_ok() {
+                let source = io::ErrorKind::AlreadyExists.into();
+                return Err(LifecycleError::Io { action: "create", path: directory.to_owned(), source });
+            }
+        }
         let outcome = self.try_make();
         if outcome.is_err() {
             let _ = remove(self.workspace);
@@ -369,3 +375,6 @@ pub(crate) fn remove(directory: &Path) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -457,3 +457,6 @@ fn listed(items: Vec<(&Path, &String)>) -> Vec<NotCaptured> {
     }
     list
 }
+
+#[cfg(test)]
+mod tests;

@@ -213,3 +213,77 @@ fn unescape(name: &[u8]) -> Vec<u8> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::Stdio;
+
+    use super::*;
+    use crate::workspace::testing::{Holder, Home};
+
+    #[test]
+    fn lines_of_maps_are_read() {
+        let line = b"7f0000-7f1000 rw-s 00000000 fe:00 131   /home/a b\\012c\xff (deleted)";
+        let mapping = Mapping::parse(line).unwrap();
+        assert_eq!((mapping.ino, mapping.writable, mapping.shared), (131, true, true));
+        assert_eq!(mapping.range, "7f0000-7f1000");
+        assert_eq!(mapping.name, b"/home/a b\nc\xff (deleted)");
+        let line = b"00400000-00401000 r-xp 00000000 fe:00 7 /bin/sleep";
+        let mapping = Mapping::parse(line).unwrap();
+        assert_eq!(
+            (mapping.writable, mapping.shared, mapping.range.as_str()),
+            (false, false, "400000-401000")
+        );
+        for line in [&b""[..], b"7ff-800 rw-p 0 00:00 0 [stack]", b"x-y rw-p 0 0 0 /a", b"\xff/a", b"/"] {
+            assert!(Mapping::parse(line).is_none(), "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn flags_are_octal() {
+        assert_eq!(flags_in("pos:\t0\nflags:\t0102001\n") & OFlags::RWMODE, OFlags::WRONLY);
+        assert!(flags_in("flags:\t0102001\n").contains(OFlags::APPEND));
+        assert_eq!(flags_in("nothing"), OFlags::empty());
+    }
+
+    #[test]
+    fn each_file_is_found_once_with_how_it_is_open() {
+        let home = Home::new();
+        let log = home.write("work/log", "x");
+        let both = home.write("work/both", "y");
+        let append = || fs::OpenOptions::new().append(true).open(&log).unwrap();
+        let one = Holder::new(&home, File::open(&both).unwrap(), append());
+        let two = Holder::new(&home, Stdio::null(), fs::OpenOptions::new().write(true).open(&both).unwrap());
+        let gone = i32::MAX;
+        let found = look(&[one.pid(), two.pid(), gone], &home.places).unwrap();
+        let find = |path: &Path| found.iter().filter(|file| file.path == path).collect::<Vec<_>>();
+        let [file] = find(&log)[..] else { panic!("{found:?}") };
+        assert!(file.written && file.append_only && !file.deleted && !file.mapped_written);
+        let [file] = find(&both)[..] else { panic!("{found:?}") };
+        assert!(file.written && !file.append_only);
+        // The program itself is mapped, and was not written.
+        let program = found.iter().find(|file| file.path.ends_with("sleep") || file.descriptor.is_none());
+        assert!(program.is_some_and(|file| !file.written));
+        assert!(found.iter().all(|file| !file.path.starts_with("/dev")));
+    }
+
+    #[test]
+    fn deleted_files_are_told_from_files_that_are_called_deleted() {
+        let home = Home::new();
+        let called = home.write("work/x (deleted)", "there");
+        let deleted = home.write("work/y", "gone");
+        let without = home.write("work/z", "gone and without another name");
+        fs::hard_link(&deleted, home.path("work/y2")).unwrap();
+        let open = |path: &Path| fs::OpenOptions::new().write(true).open(path).unwrap();
+        let one = Holder::new(&home, open(&called), open(&deleted));
+        let two = Holder::new(&home, Stdio::null(), open(&without));
+        fs::remove_file(&deleted).unwrap();
+        fs::remove_file(&without).unwrap();
+        let found = look(&[one.pid(), two.pid()], &home.places).unwrap();
+        let state = |path: &Path| found.iter().find(|file| file.path == path).map(|file| file.deleted);
+        assert_eq!(state(&called), Some(false));
+        assert_eq!(state(&deleted), Some(true));
+        assert_eq!(state(&without), None);
+    }
+}

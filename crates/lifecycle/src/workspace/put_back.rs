@@ -371,3 +371,6 @@ fn punch(file: &File, at: u64, len: u64, zero: bool) -> bool {
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
+
+#[cfg(test)]
+mod tests;
