@@ -1,10 +1,13 @@
 //! Running something in a box that is up, and the words that run CRIU with a user's real ids.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, ExitStatus, Output};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
@@ -14,7 +17,7 @@ use crate::program::Program;
 use crate::user::User;
 
 /// How much of each stream [`exec_in`] keeps; the rest is read and dropped.
-pub const OUTPUT_LIMIT: u64 = 16 << 20;
+pub const OUTPUT_LIMIT: usize = 16 << 20;
 
 /// The helper ends so when it could not even start the command, as `docker exec` does.
 pub(crate) const ENTER_FAILED: u8 = 125;
@@ -34,7 +37,8 @@ pub(crate) struct Entry {
 /// Runs a command inside the box whose first process is `init`, as the user, and waits for it.
 ///
 /// It gets no stdin. Its output goes through pipes to us, so CRIU cannot dump the box while it runs. The status is the
-/// command's, as a shell would give it. There is no time limit: a caller who needs one wraps the command in `timeout`.
+/// command's, as a shell would give it. There is no time limit: a caller who needs one wraps the command in `timeout`. What
+/// the command leaves running in the background is not waited for.
 pub fn exec_in(
     program: &Program,
     init: i32,
@@ -60,14 +64,10 @@ pub fn exec_in(
     let mut helper = program.role("enter").spawn().map_err(SandboxError::io("run", program.path()))?;
     if let Some(mut stdin) = helper.stdin.take() {
         // A helper that died early says why below.
-        let _ = std::io::Write::write_all(&mut stdin, &entry);
+        let _ = io::Write::write_all(&mut stdin, &entry);
     }
-    let (stdout, stderr) = (helper.stdout.take(), helper.stderr.take());
-    let (stdout, stderr) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| drain(stderr));
-        (drain(stdout), other.join().unwrap_or_default())
-    });
-    let status = helper.wait().map_err(SandboxError::io("wait for", program.path()))?;
+    let (status, stdout, stderr) =
+        collect(&mut helper).map_err(SandboxError::io("wait for", program.path()))?;
     if status.code() == Some(i32::from(ENTER_FAILED)) && stderr.starts_with(FAILURE_MARK.as_bytes()) {
         return Err(failed(last_line(&stderr).trim_start_matches(FAILURE_MARK).to_owned()));
     }
@@ -77,14 +77,65 @@ pub fn exec_in(
 /// How the helper's own complaints begin.
 pub(crate) const FAILURE_MARK: &str = "infinijup-box: ";
 
-fn drain(stream: Option<impl Read>) -> Vec<u8> {
-    let mut kept = Vec::new();
-    if let Some(mut stream) = stream {
-        // A stream that breaks off ends the output, nothing more.
-        let _ = stream.by_ref().take(OUTPUT_LIMIT).read_to_end(&mut kept);
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+/// Reads both streams until the helper has ended and nothing more is there to be read.
+///
+/// Reading until the end of the streams would wait for everything that the command has left in the background, too.
+fn collect(helper: &mut Child) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let mut streams = [Stream::new(helper.stdout.take()), Stream::new(helper.stderr.take())];
+    let ended = pidfd_open(rustix::process::Pid::from_child(helper), PidfdFlags::empty())?;
+    loop {
+        // In this order: what was written before the end is read after it.
+        let status = helper.try_wait()?;
+        let open = streams.iter_mut().filter(|stream| stream.fd.is_some());
+        let mut ready: Vec<PollFd<'_>> =
+            open.filter_map(|stream| Some(PollFd::new(stream.fd.as_ref()?, PollFlags::IN))).collect();
+        if status.is_none() {
+            ready.push(PollFd::new(&ended, PollFlags::IN));
+        }
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let events = match poll(&mut ready, status.is_some().then_some(&at_once)) {
+            Ok(events) => events,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(status) = status
+            && events == 0
+        {
+            let [stdout, stderr] = streams;
+            return Ok((status, stdout.kept, stderr.kept));
+        }
+        for stream in &mut streams {
+            stream.read_what_is_there()?;
+        }
     }
-    kept
+}
+
+/// One output stream of a command.
+struct Stream {
+    fd: Option<OwnedFd>,
+    kept: Vec<u8>,
+}
+
+impl Stream {
+    fn new(pipe: Option<impl Into<OwnedFd>>) -> Self {
+        Self { fd: pipe.map(Into::into), kept: Vec::new() }
+    }
+
+    fn read_what_is_there(&mut self) -> io::Result<()> {
+        let Some(fd) = &self.fd else { return Ok(()) };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&at_once))? == 0 {
+            return Ok(());
+        }
+        let mut buffer = [0; 64 << 10];
+        let length = rustix::io::read(fd, &mut buffer)?;
+        let room = OUTPUT_LIMIT.saturating_sub(self.kept.len());
+        self.kept.extend(buffer.get(..length.min(room)).unwrap_or_default());
+        if length == 0 {
+            self.fd = None;
+        }
+        Ok(())
+    }
 }
 
 /// The words to put before `criu …` so that it may dump and restore this user's processes.

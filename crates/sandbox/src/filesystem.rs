@@ -73,15 +73,15 @@ pub(crate) fn build(plan: &Plan) -> Outcome<Vec<BoxMount>> {
         .map(|(source, inside)| open_workspace(plan, source.as_ref(), inside.as_ref()));
     let workspace = workspace.transpose()?;
 
-    // Modes are meant as written here.
-    let before = umask(Mode::empty());
+    // Modes are meant as written here. Afterwards it is the usual one, not the daemon's.
+    umask(Mode::empty());
     let mut external = bind_file_systems(root)?;
     fresh("proc", &root.join("proc"), MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, "")?;
     let read_only = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     fresh("sysfs", &root.join("sys"), read_only, "")?;
     build_dev(&root.join("dev"))?;
     build_run(plan, root)?;
-    umask(before);
+    umask(Mode::WGRP | Mode::WOTH);
 
     let inside = Path::new(BOX_DIR);
     bind(&box_dir, &under(root, inside))?;

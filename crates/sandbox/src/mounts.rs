@@ -73,11 +73,13 @@ pub struct Root {
 }
 
 impl Root {
-    /// Makes it at `path`, a directory that is made if it is missing.
+    /// Makes it at `path`, a directory that is made if it is missing. What a crash has left mounted there goes first.
     pub fn at(path: &Path) -> Result<Self> {
         fs::create_dir_all(path).map_err(SandboxError::io("make", path))?;
+        let path = &path.canonicalize().map_err(SandboxError::io("open", path))?;
+        unmount_all(path)?;
         mount_bind("/", path).map_err(SandboxError::io("bind the root to", path))?;
-        let root = Self { path: path.to_owned() };
+        let root = Self { path: path.clone() };
         // CRIU and pivot_root both refuse a root whose mounts travel to others.
         mount_change(path, MountPropagationFlags::PRIVATE).map_err(SandboxError::io("make private", path))?;
         Ok(root)
@@ -112,7 +114,9 @@ impl Drop for Root {
 
 /// What is mounted at or below this directory, deepest last.
 pub fn leftover_mounts(under: &Path) -> Result<Vec<PathBuf>> {
-    Ok(table()?.into_iter().map(|mount| mount.target).filter(|target| target.starts_with(under)).collect())
+    // The table knows no links. What is not there can have no mounts, but saying so is the table's business.
+    let under = under.canonicalize().unwrap_or_else(|_| under.to_owned());
+    Ok(table()?.into_iter().map(|mount| mount.target).filter(|target| target.starts_with(&under)).collect())
 }
 
 /// Unmounts everything at or below this directory, and says how many mounts that were.
@@ -137,5 +141,25 @@ mod tests {
         assert_eq!(mounts.len(), 2);
         assert_eq!(mounts[0].target, Path::new("/mnt 2"));
         assert_eq!((mounts[1].kind.as_str(), mounts[1].super_options.as_str()), ("cgroup", "rw,memory"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_target_survives_the_kernels_escapes(name in "[ -~\\t\\n]{0,40}") {
+            let escaped: String = name
+                .chars()
+                .map(|c| match c {
+                    ' ' | '\t' | '\n' | '\\' => format!("\\{:03o}", u32::from(c)),
+                    c => c.to_string(),
+                })
+                .collect();
+            let mounts = parse(&format!("36 35 98:0 / /{escaped} rw shared:1 - ext3 /dev/root rw"));
+            proptest::prop_assert_eq!(&mounts[0].target, &PathBuf::from(format!("/{name}")));
+        }
+
+        #[test]
+        fn any_text_is_survived(text in ".{0,200}") {
+            let _ = parse(&text);
+        }
     }
 }

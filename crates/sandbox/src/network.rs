@@ -21,8 +21,12 @@ pub struct NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// Makes a new one with its loopback up and pins it at `path`.
+    /// Makes a new one with its loopback up and pins it at `path`. A plain file there, whose pin has gone with a crash or a
+    /// reboot, is replaced; a namespace is not.
     pub fn create(path: &Path) -> Result<Self> {
+        if path.is_file() && !is_namespace(path)? {
+            fs::remove_file(path).map_err(SandboxError::io("remove", path))?;
+        }
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(SandboxError::io("make", directory))?;
         }
@@ -48,8 +52,7 @@ impl NetworkNamespace {
     pub fn open(path: &Path) -> Result<Self> {
         let namespace = Self { path: path.to_owned() };
         // A file that is left from before a reboot is not a namespace, and saying so now is better than in setns.
-        let kind = rustix::fs::statfs(path).map_err(SandboxError::io("look at", path))?.f_type;
-        if u64::try_from(kind).ok() != Some(NSFS_MAGIC) {
+        if !is_namespace(path)? {
             return Err(SandboxError::BadSpec { detail: format!("`{}` is not a namespace", path.display()) });
         }
         Ok(namespace)
@@ -77,7 +80,11 @@ impl NetworkNamespace {
     }
 }
 
-const NSFS_MAGIC: u64 = 0x6e73_6673;
+fn is_namespace(path: &Path) -> Result<bool> {
+    const NSFS_MAGIC: u64 = 0x6e73_6673;
+    let kind = rustix::fs::statfs(path).map_err(SandboxError::io("look at", path))?.f_type;
+    Ok(u64::try_from(kind).is_ok_and(|kind| kind == NSFS_MAGIC))
+}
 
 /// Runs `work` on a fresh thread that is in this network namespace, and waits for it.
 pub(crate) fn inside<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {

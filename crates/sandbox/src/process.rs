@@ -203,6 +203,23 @@ pub fn all() -> Result<Vec<ProcessInfo>> {
     Ok(found)
 }
 
+/// Our own children.
+pub(crate) fn own_children() -> Result<Vec<ProcessInfo>> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    // Each thread has a list of the children it started; a kernel may be built without these lists.
+    let lists: Option<String> = fs::read_dir("/proc/self/task").ok().and_then(|threads| {
+        threads.map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok()).collect()
+    });
+    let Some(lists) = lists else {
+        return Ok(all()?.into_iter().filter(|process| process.ppid == own).collect());
+    };
+    let mut found = Vec::new();
+    for pid in lists.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
+        found.extend(info(pid)?.filter(|process| process.ppid == own));
+    }
+    Ok(found)
+}
+
 /// A process and all that descend from it, the root first and parents before children. Empty if there is none.
 pub fn tree(pid: i32) -> Result<Vec<ProcessInfo>> {
     let mut children: BTreeMap<i32, Vec<ProcessInfo>> = BTreeMap::new();

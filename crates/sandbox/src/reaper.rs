@@ -71,7 +71,8 @@ impl OrphanReaper {
         Ok(Self { watched: sender, wake: std::sync::Arc::new(write) })
     }
 
-    /// Watches a process until its end, whether or not it is our child. One that is gone already is reported at once.
+    /// Watches a process until its end, whether or not it is our child. For one that is gone already,
+    /// [`SandboxError::Gone`].
     pub fn watch(&self, identity: Identity) -> Result<()> {
         let fd = identity.open()?;
         let stopped = || {
@@ -137,9 +138,9 @@ impl Rounds {
 
     fn look_for_orphans(&mut self) {
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        let (Ok(Some(us)), Ok(all)) = (process::info(own), process::all()) else { return };
+        let (Ok(Some(us)), Ok(children)) = (process::info(own), process::own_children()) else { return };
         let mut still_waiting = BTreeMap::new();
-        for child in all.into_iter().filter(|child| child.ppid == own && child.is_zombie()) {
+        for child in children.into_iter().filter(process::ProcessInfo::is_zombie) {
             let identity = child.identity();
             let since = self.waiting.get(&identity).copied().unwrap_or_else(Instant::now);
             let is_watched = self.watched.iter().any(|(watched, _)| *watched == identity);

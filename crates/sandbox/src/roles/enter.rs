@@ -11,6 +11,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
@@ -29,13 +30,16 @@ pub(super) fn enter() -> Outcome {
 
     let groups = cgroup::of_box(entry.pid).map_err(with_causes)?;
     cgroup::join(&groups, rustix::process::getpid().as_raw_nonzero().get()).map_err(with_causes)?;
-    // CRIU gives a restored tree a time namespace, so that is one of them.
-    let all = ThreadNameSpaceType::MOUNT
+    let ours = ThreadNameSpaceType::MOUNT
         | ThreadNameSpaceType::PROCESS_ID
         | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
-        | ThreadNameSpaceType::NETWORK
-        | ThreadNameSpaceType::TIME;
-    move_into_thread_name_spaces(target.as_fd(), all).map_err(while_doing("enter the namespaces"))?;
+        | ThreadNameSpaceType::NETWORK;
+    // CRIU gives a restored tree a time namespace, too. A kernel that has none says that the flag is invalid.
+    match move_into_thread_name_spaces(target.as_fd(), ours | ThreadNameSpaceType::TIME) {
+        Err(Errno::INVAL) => move_into_thread_name_spaces(target.as_fd(), ours),
+        entered => entered,
+    }
+    .map_err(while_doing("enter the namespaces"))?;
     drop(target);
     let (_open, runnable) = open_program(&program)?;
     become_user(&User {

@@ -42,6 +42,8 @@ type Outcome<T = ExitCode> = Result<T, String>;
 /// The program's `main`.
 pub fn main() -> ExitCode {
     close_what_was_left_open();
+    // What the daemon's thread has blocked would stay blocked in everything that follows. It cannot fail for ourselves.
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     let mut words = std::env::args_os().skip(1);
     let role = words.next().unwrap_or_default();
     let words: Vec<OsString> = words.collect();

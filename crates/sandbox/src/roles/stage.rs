@@ -67,6 +67,7 @@ fn go_inside(plan: &Plan) -> Outcome<std::convert::Infallible> {
 
     let (_open, runnable) = open_program(&program)?;
     set_limits(plan)?;
+    forget_the_daemons_oom_score()?;
     rustix::process::setsid().map_err(while_doing("start a session"))?;
     become_user(&plan.user())?;
 
@@ -106,6 +107,14 @@ fn open_log(plan: &Plan) -> Outcome<OwnedFd> {
     }
     rustix::fs::fcntl_setfl(&log, OFlags::APPEND).map_err(failed())?;
     Ok(log)
+}
+
+/// A daemon is often protected from the kernel's out-of-memory killer. That is not for its sessions.
+fn forget_the_daemons_oom_score() -> Outcome<()> {
+    let path = "/proc/self/oom_score_adj";
+    let failed = || while_doing(format!("set `{path}`"));
+    let protected = std::fs::read_to_string(path).map_err(failed())?.trim_start().starts_with('-');
+    if protected { std::fs::write(path, "0").map_err(failed()) } else { Ok(()) }
 }
 
 fn set_limits(plan: &Plan) -> Outcome<()> {

@@ -6,7 +6,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::common::{Scene, can_make_boxes, end, skip, wait_until};
-use sandbox::{Limits, Network, Resource, ResourceLimit, SandboxError, exec_in, leftover_mounts};
+use sandbox::{
+    Limits, Network, NetworkNamespace, Resource, ResourceLimit, Root, SandboxError, exec_in, leftover_mounts,
+    unmount_all,
+};
 
 const LOOK_AROUND: &str = r#"
 echo "pid=$$ first=$(cat /proc/1/comm)"
@@ -16,7 +19,7 @@ grep -E '^(NoNewPrivs|CapPrm|CapEff|CapBnd|CapAmb)' /proc/self/status
 echo "net=$(ls /sys/class/net | tr '\n' ' ') lo=$(cat /sys/class/net/lo/flags)"
 echo "shm=$(ls -A /dev/shm) dev=$(ls -A /dev | tr '\n' ' ')"
 echo "stdin=$(readlink /proc/1/fd/0) log=$(readlink /proc/1/fd/1)"
-echo "open=$(ulimit -n) run=$(ls -A /run | tr '\n' ' ')"
+echo "umask=$(umask) oom=$(cat /proc/self/oom_score_adj) open=$(ulimit -n) run=$(ls -A /run | tr '\n' ' ')"
 touch /dev/shm/mine "/run/user/$(id -u)/mine" /run/infinijup-box/mine && echo "may write"
 cat "$SECRET" 2>&1
 touch /sys/mine 2>&1
@@ -68,6 +71,7 @@ fn what_a_person_inside_sees() {
         "net=lo  lo=0x9",
         "shm= dev=",
         "stdin=/dev/null log=/run/infinijup-box/log",
+        "umask=0022 oom=",
         "open=321",
         "may write",
         "Permission denied",
@@ -226,6 +230,10 @@ fn a_command_can_be_run_in_a_box_that_is_up() {
         .launch(&scene.spec(&["sh", "-c", "touch /dev/shm/mark; echo up; sleep 1000"]))
         .expect("it starts");
     wait_until("it is up", || scene.log().contains("up"));
+    // It does not hang on us: neither our session nor our child.
+    let first = sandbox::process::info(launched.init.pid).expect("/proc").expect("it runs");
+    assert_eq!((first.session, first.namespace_pids.last()), (launched.init.pid, Some(&1)));
+    assert_ne!(first.ppid, i32::try_from(std::process::id()).expect("pids fit"));
     let run = |words: &[&str]| {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         let env = [("PATH".into(), "/usr/bin:/bin".into())];
@@ -247,8 +255,12 @@ fn a_command_can_be_run_in_a_box_that_is_up() {
         "{error}"
     );
 
-    // What it leaves running belongs to the box, and ends with it.
-    run(&["sh", "-c", "sleep 1001 >/dev/null 2>&1 &"]).expect("it runs");
+    let output = run(&["head", "-c", "20000000", "/dev/zero"]).expect("it runs");
+    assert_eq!(output.stdout.len(), sandbox::OUTPUT_LIMIT, "the rest is dropped");
+
+    // What it leaves running is not waited for, belongs to the box, and ends with it.
+    let output = run(&["sh", "-c", "sleep 1001 & echo started"]).expect("it runs");
+    assert_eq!(output.stdout, b"started\n");
     assert!(scene.cgroup.processes().len() >= 4, "{:?}", scene.cgroup.processes());
     end(&launched);
     wait_until("nothing is left", || scene.cgroup.processes().is_empty());
@@ -267,4 +279,43 @@ fn with_the_hosts_network_it_is_the_hosts_network() {
     assert_eq!(Path::new(log.trim()), ours);
     let (_, log) = scene.run(&scene.spec(&["true"]));
     assert_eq!(Path::new(log.trim()), ours, "and the log was only appended to");
+}
+
+#[test]
+fn a_root_that_a_crash_has_left_is_replaced_and_none_stays() {
+    if !can_make_boxes("roots") {
+        return;
+    }
+    let scene = Scene::new();
+    let path = scene.path("root");
+    std::mem::forget(Root::at(&path).expect("a root"));
+    assert_eq!(leftover_mounts(&path).expect("the table").len(), 1);
+    let root = Root::at(&path).expect("another");
+    assert_eq!(leftover_mounts(&path).expect("the table").len(), 1, "not two");
+    assert!(path.join("etc").is_dir());
+    drop(root);
+    assert!(leftover_mounts(&path).expect("the table").is_empty());
+    assert!(!path.exists() && Path::new("/etc").is_dir());
+
+    std::mem::forget(Root::at(&path).expect("a root"));
+    assert_eq!(unmount_all(&scene.path("")).expect("they go"), 2, "the root and the network's pin");
+    // And a pin that is only a file by now does not stand in the way.
+    NetworkNamespace::create(&scene.path("net")).expect("a network");
+    NetworkNamespace::create(&scene.path("net")).expect_err("there is one");
+}
+
+#[test]
+fn a_session_of_roots_own_has_no_capabilities_either() {
+    if !can_make_boxes("root's own session") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut spec =
+        scene.spec(&["sh", "-c", "id -u; grep -E '^Cap(Prm|Bnd)' /proc/self/status; cat /proc/1/comm"]);
+    spec.user = sandbox::User::by_uid(0).expect("every machine has root");
+    std::os::unix::fs::chown(&spec.box_dir, Some(0), Some(0)).expect("it is root's");
+    let launched = scene.launch(&spec).expect("the box starts");
+    assert!(launched.init.wait_gone(std::time::Duration::from_secs(60)));
+    let nothing = "0000000000000000";
+    assert_eq!(scene.log(), format!("0\nCapPrm:\t{nothing}\nCapBnd:\t{nothing}\ninfinijup-box\n"));
 }
