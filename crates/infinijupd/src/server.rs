@@ -55,6 +55,8 @@ pub struct App {
     pub(crate) events: Arc<Events>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stopping: watch::Receiver<bool>,
+    /// Held by whoever has the machine examined: that takes a trial session, and one at a time is enough.
+    pub(crate) examination: Arc<tokio::sync::Mutex<()>>,
     stop: Arc<watch::Sender<bool>>,
     limits: Limits,
 }
@@ -73,6 +75,7 @@ impl App {
             events,
             metrics,
             stopping,
+            examination: Arc::default(),
             stop: Arc::new(stop),
             limits,
         };

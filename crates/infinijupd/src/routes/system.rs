@@ -22,6 +22,7 @@ pub(crate) async fn version(State(app): State<App>) -> Outcome<Json<Version>> {
 /// What this machine can and cannot do.
 #[utoipa::path(get, path = "/v1/doctor", tag = "system", responses((status = 200, body = Doctor)))]
 pub(crate) async fn doctor(State(app): State<App>, caller: Caller) -> Outcome<Json<Doctor>> {
+    let _turn = app.examination.lock().await;
     Ok(Json(ask(&app, move |operations| operations.doctor(&caller)).await?))
 }
 
