@@ -88,8 +88,8 @@ check() { # NAME SECONDS COMMAND…
     return $status
 }
 
-# A test runner: counts what it ran. COUNTER is count_nextest or count_cargo_test. Fails if the command fails or if
-# fewer than LEAST tests passed, so that a filter that matches nothing is not taken for success.
+# A test runner: counts what it ran. COUNTER is count_nextest, count_cargo_test or count_pytest. Fails if the command fails
+# or if fewer than LEAST tests passed, so that a filter that matches nothing is not taken for success.
 check_tests() { # NAME SECONDS COUNTER LEAST COMMAND…
     local name=$1 seconds=$2 counter=$3 least=$4 log status passed failed skipped
     shift 4
@@ -135,6 +135,18 @@ count_cargo_test() {
     awk '
         /^test result: (ok|FAILED)\. [0-9]+ passed; [0-9]+ failed; [0-9]+ ignored/ {
             passed += $4; failed += $6; skipped += $8
+        }
+        END { printf "%d %d %d\n", passed, failed, skipped }'
+}
+
+# pytest closes with `==== 2 failed, 30 passed, 1 skipped, 1 error in 12.34s (0:00:12) ====`. A test that fails and whose
+# clean-up fails too counts twice.
+count_pytest() {
+    awk '
+        function number(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
+        /^=* ?([0-9]+ [a-z]+, )*[0-9]+ [a-z]+ in [0-9.]+s/ {
+            passed = number("passed") + number("xpassed"); failed = number("failed") + number("error")
+            skipped = number("skipped") + number("xfailed")
         }
         END { printf "%d %d %d\n", passed, failed, skipped }'
 }
@@ -187,4 +199,14 @@ for package in sorted(data["packages"], key=lambda p: p["name"]):
     where = os.path.relpath(package["manifest_path"], data["workspace_root"])
     if where.startswith(sys.argv[1] + "/"):
         print(package["name"])' "$1"
+}
+
+# Cargo's arguments for all packages but those that have stages of their own, one to a line. Stages that build the product use
+# these, all of them: another choice of packages is another choice of features, and everything would be compiled again.
+product_packages() {
+    local package
+    printf '%s\n' --workspace --exclude workspace-checks
+    while read -r package; do
+        printf '%s\n' --exclude "$package"
+    done < <(packages_under tests)
 }

@@ -1,18 +1,22 @@
-//! One command for each published figure of the store. `bench/run` builds and starts this; see docs/benchmarks.md.
+//! One command for each published figure. `bench/run` builds and starts this; see docs/benchmarks.md.
 #![forbid(unsafe_code)]
 
 mod bare;
+mod branch;
 mod calibrate;
 mod catalogue;
 mod content;
 mod delta;
 mod image;
 mod ingest;
+mod live;
 mod measure;
 mod ours;
 mod patterns;
+mod pause;
 mod read;
 mod report;
+mod restore;
 mod rivals;
 mod rng;
 mod run;
@@ -33,7 +37,7 @@ use crate::run::Run;
 /// A benchmark: its name, a sentence, and the function that runs it.
 type Benchmark = (&'static str, &'static str, fn(&Run) -> Result<Report>);
 
-const BENCHMARKS: [Benchmark; 5] = [
+const BENCHMARKS: [Benchmark; 8] = [
     (
         "calibrate",
         "How close the made image is to the real ones: compression, zero pages, changed pages.",
@@ -51,9 +55,24 @@ const BENCHMARKS: [Benchmark; 5] = [
         "Catalogues of 10^5 to 10^7 objects: speed and memory; the plan of a collection.",
         scale::run,
     ),
+    (
+        "pause",
+        "How long kernels of 1 and 4 GiB stand still for a snapshot, against bare `criu dump`.",
+        pause::run,
+    ),
+    (
+        "restore",
+        "How long until a kernel that slept answers its first cell, against bare `criu restore`.",
+        restore::run,
+    ),
+    (
+        "branch",
+        "How long until the last of 8 branches answers its first cell, against bare `criu restore`.",
+        branch::run,
+    ),
 ];
 
-/// Benchmarks of the store. The last line of output is one JSON object. Exit code: 0 if every bar is met, 1 if one is
+/// Benchmarks of the store and of live kernels. The last line of output is one JSON object. Exit code: 0 if every bar is met, 1 if one is
 /// missed, 2 if something failed.
 #[derive(Parser)]
 #[command(name = "bench/run")]
@@ -148,6 +167,7 @@ fn all(run: &Run) -> Result<bool> {
     let mut results = Vec::new();
     let mut failed = Vec::new();
     let mut missed = Vec::new();
+    let mut skipped = 0;
     for (name, _, function) in BENCHMARKS {
         let begin = Instant::now();
         match one(run, function) {
@@ -160,6 +180,14 @@ fn all(run: &Run) -> Result<bool> {
                     json!({ "name": name, "ok": ok, "took_s": report::round(begin.elapsed().as_secs_f64()) }),
                 );
             }
+            // A machine of the gate must be able to run all of them.
+            Err(error)
+                if error.is::<live::Unable>() && std::env::var_os("CI").is_none_or(|ci| ci != "true") =>
+            {
+                run.say(&format!("skipped: {name} because {error}"));
+                skipped += 1;
+                results.push(json!({ "name": name, "ok": true, "skipped": error.to_string() }));
+            }
             Err(error) => {
                 failed.push(format!("{name}: {error:#}"));
                 results.push(json!({ "name": name, "ok": false, "error": format!("{error:#}") }));
@@ -169,8 +197,8 @@ fn all(run: &Run) -> Result<bool> {
     let ok = failed.is_empty() && missed.is_empty();
     print(
         &json!({
-            "name": "smoke", "value": results.len() - failed.len() - missed.len(), "unit": "benchmarks that held",
-            "bar": BENCHMARKS.len(), "ok": ok, "compared_with": { "results": results },
+            "name": "smoke", "value": results.len() - failed.len() - missed.len() - skipped, "unit": "benchmarks that held",
+            "bar": BENCHMARKS.len() - skipped, "ok": ok, "compared_with": { "results": results },
         })
         .to_string(),
     )?;

@@ -1,0 +1,23 @@
+# A client of a kernel, fed with lines: each names a connection file, a cell and an expression to evaluate after it. Connects
+# anew each time, so that the time of an answer does not depend on how long ZeroMQ waits before it tries again.
+import json
+import sys
+
+from jupyter_client import BlockingKernelClient
+
+for line in sys.stdin:
+    ask = json.loads(line)
+    client = BlockingKernelClient()
+    client.load_connection_file(ask["connection_file"])
+    client.start_channels(shell=True, iopub=False, stdin=False, hb=False, control=False)
+    sent = client.execute(ask["cell"], store_history=False, user_expressions={"value": ask["value"]})
+    while True:
+        message = client.get_shell_msg(timeout=ask["seconds"])
+        if message["parent_header"].get("msg_id") == sent:
+            break
+    content = message["content"]
+    if content["status"] == "ok":
+        content = content["user_expressions"]["value"]
+    answer = content["data"]["text/plain"] if content["status"] == "ok" else None
+    print(json.dumps({"value": answer, "error": None if answer is not None else str(content)}), flush=True)
+    client.stop_channels()

@@ -1,0 +1,65 @@
+//! A client of live kernels: a Python process that talks to them as a notebook does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::live::PYTHON;
+
+const PROGRAM: &str = include_str!("client.py");
+
+/// Ends with this value.
+pub(crate) struct Client {
+    child: Child,
+    asks: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Client {
+    /// A client in the network namespace `namespace` of `ip netns`, or in ours.
+    pub(crate) fn start(namespace: Option<&str>) -> Result<Self> {
+        let mut command = match namespace {
+            Some(name) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name, PYTHON]);
+                command
+            }
+            None => Command::new(PYTHON),
+        };
+        let mut child = command
+            .args(["-c", PROGRAM])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a client")?;
+        let asks = child.stdin.take().context("the client has no stdin")?;
+        let answers = BufReader::new(child.stdout.take().context("the client has no stdout")?);
+        Ok(Self { child, asks, answers })
+    }
+
+    /// Connects, runs a cell and returns the value of an expression after it.
+    pub(crate) fn ask(&mut self, connection_file: &Path, cell: &str, value: &str) -> Result<String> {
+        let ask = json!({ "connection_file": connection_file, "cell": cell, "value": value, "seconds": 120 });
+        writeln!(self.asks, "{ask}").context("the client has ended")?;
+        self.asks.flush()?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let answer: Value =
+            serde_json::from_str(&line).with_context(|| format!("no answer from the kernel to `{cell}`"))?;
+        match answer["value"].as_str() {
+            Some(value) => Ok(value.to_owned()),
+            None => bail!("the kernel failed at `{cell}`: {}", answer["error"]),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,126 @@
+//! An `infinijupd` of our own, with directories of its own.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::live::{CRIU, Place, programs};
+
+/// Ends, with all its sessions, with this value.
+pub(crate) struct Daemon {
+    child: Child,
+    socket: PathBuf,
+    place: Place,
+}
+
+impl Daemon {
+    /// Starts it and waits until it answers.
+    pub(crate) fn start() -> Result<Self> {
+        let place = Place::new("d")?;
+        let programs = programs()?;
+        let (state, run) = (place.dir.join("state"), place.dir.join("run"));
+        let log = fs::File::create(place.dir.join("log"))?;
+        let socket = run.join("infinijupd.sock");
+        let child = Command::new(programs.join("infinijupd"))
+            .env("INFINIJUP_STATE", &state)
+            .env("INFINIJUP_RUN", &run)
+            .env("INFINIJUP_SOCKET", &socket)
+            .env("INFINIJUP_BOX", programs.join("infinijup-box"))
+            .env("INFINIJUP_CRIU", CRIU)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", programs.join("infinijupd").display()))?;
+        let mut daemon = Self { child, socket, place };
+        let begun = Instant::now();
+        while daemon.call("GET", "/v1/version", None).is_err() {
+            if daemon.child.try_wait()?.is_some() || begun.elapsed() > Duration::from_secs(60) {
+                let log = fs::read_to_string(daemon.place.dir.join("log")).unwrap_or_default();
+                bail!("the daemon does not answer; its log: {log}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(daemon)
+    }
+
+    /// One request; fails unless it was done.
+    pub(crate) fn call(&self, method: &str, target: &str, body: Option<&Value>) -> Result<Value> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(Duration::from_secs(300)))?;
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+        write!(
+            stream,
+            "{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{kind}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("the daemon hung up")?;
+        let status = head.split(' ').nth(1).unwrap_or_default();
+        ensure!(status == "200", "{method} {target}: {status} {body}");
+        ensure!(!head.to_lowercase().contains("transfer-encoding"), "{target}: an answer without a length");
+        Ok(serde_json::from_str(body)?)
+    }
+
+    /// Something that takes its time; the result of the job.
+    pub(crate) fn job(&self, target: &str, body: &Value) -> Result<Value> {
+        let mut job = self.call("POST", &format!("{target}?wait=true"), Some(body))?;
+        ensure!(job["state"] == "done", "{target}: {job}");
+        Ok(job["result"].take())
+    }
+
+    /// Starts a kernel of the tests' Python; its id and connection file.
+    pub(crate) fn kernel(&self, name: &str) -> Result<(String, PathBuf)> {
+        let home = self.place.dir.join("home");
+        fs::create_dir_all(&home)?;
+        let paths =
+            Path::new(crate::live::PYTHON).ancestors().nth(2).context("no prefix")?.join("share/jupyter");
+        let request = json!({
+            "name": name, "start": { "type": "kernel", "spec": "python3" }, "cwd": home,
+            "env": [
+                { "name": "PATH", "value": "/usr/local/bin:/usr/bin:/bin" },
+                { "name": "HOME", "value": home },
+                { "name": "JUPYTER_PATH", "value": paths },
+            ],
+        });
+        let view = self.job("/v1/sessions", &request)?;
+        connection(&view)
+    }
+
+    /// Ends and removes a session.
+    pub(crate) fn remove(&self, id: &str) -> Result<()> {
+        self.job(&format!("/v1/sessions/{id}/stop"), &json!({ "grace_ms": 0 }))?;
+        self.call("DELETE", &format!("/v1/sessions/{id}?wait=true"), None)?;
+        Ok(())
+    }
+}
+
+/// Id and connection file of a session.
+pub(crate) fn connection(view: &Value) -> Result<(String, PathBuf)> {
+    let id = view["id"].as_str().context("a session without id")?;
+    let file = view["kernel"]["connection_file"].as_str().context("a kernel without connection file")?;
+    Ok((id.to_owned(), PathBuf::from(file)))
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // What cannot be ended in good order is ended below, by its place.
+        if let Ok(sessions) = self.call("GET", "/v1/sessions", None) {
+            for session in sessions["sessions"].as_array().into_iter().flatten() {
+                let _ = self.remove(session["id"].as_str().unwrap_or_default());
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

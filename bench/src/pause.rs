@@ -1,0 +1,123 @@
+//! `pause`: how long a kernel stands still for a snapshot after which it goes on.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::live::{BareBox, Client, Daemon, Place, able, fill, must};
+use crate::measure::{median, settle};
+use crate::report::{Bar, Kind, Report, round};
+use crate::run::Run;
+
+/// A thread of the kernel keeps the longest time that it was not able to run. The engine's own figure is reported beside it.
+const WATCH: &str = "
+import threading, time
+gap = 0.0
+def watch():
+    global gap
+    last = time.perf_counter()
+    while True:
+        time.sleep(0.0005)
+        now = time.perf_counter()
+        if now - last > gap:
+            gap = now - last
+        last = now
+threading.Thread(target=watch, daemon=True).start()
+";
+
+/// The rounds of one size, in seconds.
+#[derive(Default)]
+struct Rounds {
+    ours: Vec<f64>,
+    ours_frozen: Vec<f64>,
+    disk: Vec<f64>,
+    tmpfs: Vec<f64>,
+}
+
+/// Alternates our snapshot with bare dumps to disk and to tmpfs.
+pub(crate) fn run(run: &Run) -> Result<Report> {
+    able()?;
+    let mut bars = Vec::new();
+    let mut compared = serde_json::Map::new();
+    let sizes: &[(u64, &'static str)] =
+        if run.smoke { &[(64, "64 MiB")] } else { &[(1024, "1 GiB"), (4096, "4 GiB")] };
+    for (mib, name) in sizes {
+        let rounds = measure(run, *mib)?;
+        let bare = median(&rounds.disk).min(median(&rounds.tmpfs));
+        bars.push(Bar::at_most(Kind::Speed, name, median(&rounds.ours) / bare, "of the bare pause", 1.05));
+        compared.insert((*name).to_owned(), rounds.json());
+    }
+    Ok(Report {
+        name: "pause",
+        bars,
+        compared_with: Value::Object(compared),
+        sizes: json!({ "kernels_mib": sizes.iter().map(|size| size.0).collect::<Vec<_>>(), "rounds": run.rounds }),
+    })
+}
+
+impl Rounds {
+    fn json(&self) -> Value {
+        let all = |values: &[f64]| values.iter().map(|value| round(*value)).collect::<Vec<_>>();
+        json!({
+            "ours_s": round(median(&self.ours)), "bare_disk_s": round(median(&self.disk)),
+            "bare_tmpfs_s": round(median(&self.tmpfs)), "ours_frozen_s": round(median(&self.ours_frozen)),
+            "rounds": { "ours": all(&self.ours), "disk": all(&self.disk), "tmpfs": all(&self.tmpfs) },
+        })
+    }
+}
+
+fn measure(run: &Run, mib: u64) -> Result<Rounds> {
+    let daemon = Daemon::start()?;
+    let mut bare = BareBox::new("p")?;
+    bare.launch()?;
+    let (id, ours_file) = daemon.kernel("pause")?;
+    let mut ours = Client::start(None)?;
+    let mut theirs = Client::start(Some(bare.namespace()))?;
+    let bare_file = bare.connection_file();
+    for (client, file) in [(&mut ours, &ours_file), (&mut theirs, &bare_file)] {
+        client.ask(file, &fill(mib), "answer")?;
+        client.ask(file, WATCH, "gap")?;
+    }
+    let disk = Place::new("disk")?;
+    let memory = Place::new("tmpfs")?;
+    let inside = memory.dir.join("m");
+    fs::create_dir(&inside)?;
+    must(Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&inside))?;
+
+    let mut rounds = Rounds::default();
+    // The first snapshot stores everything, later ones what changed; the pause is the same, so it may warm things up.
+    for number in 0..=run.rounds {
+        run.say(&format!("pause {mib} MiB: round {number} of {}", run.rounds));
+        settle();
+        let mut frozen = 0.0;
+        let gap = longest_gap(&mut ours, &ours_file, || {
+            let result = daemon.job(&format!("/v1/sessions/{id}/snapshot"), &json!({}))?;
+            frozen = result["frozen_us"].as_f64().context("no frozen_us")? / 1e6;
+            Ok(())
+        })?;
+        let mut dump_to = |dir: &Path| {
+            settle();
+            let images = dir.join("images");
+            let gap = longest_gap(&mut theirs, &bare_file, || bare.dump(&images, true));
+            fs::remove_dir_all(&images)?;
+            gap
+        };
+        let (to_disk, to_tmpfs) = (dump_to(&disk.dir)?, dump_to(&inside)?);
+        if number > 0 {
+            rounds.ours.push(gap);
+            rounds.ours_frozen.push(frozen);
+            rounds.disk.push(to_disk);
+            rounds.tmpfs.push(to_tmpfs);
+        }
+    }
+    Ok(rounds)
+}
+
+fn longest_gap(client: &mut Client, file: &Path, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    client.ask(file, "gap = 0.0", "gap")?;
+    work()?;
+    client.ask(file, "", "gap")?.parse().context("the kernel's gap is not a number")
+}

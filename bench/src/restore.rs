@@ -1,0 +1,75 @@
+//! `restore`: how long until a kernel that was put to sleep answers its first cell.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::live::{BareBox, Client, Daemon, Place, able, fill};
+use crate::measure::{median, settle, timed};
+use crate::report::{Bar, Kind, Report, round};
+use crate::run::Run;
+
+/// Alternates our resume with a bare restore from plain images in the page cache.
+pub(crate) fn run(run: &Run) -> Result<Report> {
+    able()?;
+    let mut bars = Vec::new();
+    let mut compared = serde_json::Map::new();
+    let sizes: &[(u64, &'static str)] =
+        if run.smoke { &[(64, "64 MiB")] } else { &[(1024, "1 GiB"), (4096, "4 GiB")] };
+    for (mib, name) in sizes {
+        let (ours, bare) = measure(run, *mib)?;
+        let ratio = median(&ours) / median(&bare);
+        bars.push(Bar::at_most(Kind::Speed, name, ratio, "of the bare time to the first answer", 1.25));
+        let all = |values: &[f64]| values.iter().map(|value| round(*value)).collect::<Vec<_>>();
+        compared.insert(
+            (*name).to_owned(),
+            json!({ "ours_s": round(median(&ours)), "bare_s": round(median(&bare)),
+                "rounds": { "ours": all(&ours), "bare": all(&bare) } }),
+        );
+    }
+    Ok(Report {
+        name: "restore",
+        bars,
+        compared_with: Value::Object(compared),
+        sizes: json!({ "kernels_mib": sizes.iter().map(|size| size.0).collect::<Vec<_>>(), "rounds": run.rounds }),
+    })
+}
+
+fn measure(run: &Run, mib: u64) -> Result<(Vec<f64>, Vec<f64>)> {
+    let daemon = Daemon::start()?;
+    let mut bare = BareBox::new("r")?;
+    bare.launch()?;
+    let (id, ours_file) = daemon.kernel("restore")?;
+    let mut ours = Client::start(None)?;
+    let mut theirs = Client::start(Some(bare.namespace()))?;
+    let bare_file = bare.connection_file();
+    ours.ask(&ours_file, &fill(mib), "answer")?;
+    theirs.ask(&bare_file, &fill(mib), "answer")?;
+
+    let place = Place::new("images")?;
+    let (mut our_rounds, mut bare_rounds) = (Vec::new(), Vec::new());
+    for number in 0..run.rounds {
+        run.say(&format!("restore {mib} MiB: round {} of {}", number + 1, run.rounds));
+        daemon.job(&format!("/v1/sessions/{id}/suspend"), &json!({}))?;
+        settle();
+        let (answer, took) = timed(|| {
+            daemon.job(&format!("/v1/sessions/{id}/resume"), &json!({}))?;
+            ours.ask(&ours_file, "answer += 1", "answer")
+        })?;
+        ensure!(answer == (42 + number).to_string(), "the kernel woke with another memory: {answer}");
+        our_rounds.push(took.wall_s);
+
+        let images = place.dir.join("images");
+        bare.dump(&images, false)?;
+        settle();
+        let (answer, took) = timed(|| {
+            bare.restore(&images)?;
+            theirs.ask(&bare_file, "answer += 1", "answer")
+        })?;
+        ensure!(answer == (42 + number).to_string(), "the bare kernel woke with another memory: {answer}");
+        bare_rounds.push(took.wall_s);
+        fs::remove_dir_all(&images)?;
+    }
+    Ok((our_rounds, bare_rounds))
+}
