@@ -28,6 +28,10 @@ counts count_nextest "2 1 0" '\033[31;1m     Summary\033[0m [ 1s] 3 tests run: 2
 counts count_nextest "0 0 0" 'error: could not compile `x`\n'
 counts count_cargo_test "5 1 2" 'test result: ok. 3 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s\ntest result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n'
 counts count_cargo_test "0 0 0" 'a test printed: test result: ok. 3 passed; 0 failed; 2 ignored\n'
+counts count_pytest "30 3 1" '==== 2 failed, 30 passed, 1 skipped, 4 deselected, 1 error in 12.34s (0:00:12) ====\n'
+counts count_pytest "1 0 0" '1 passed in 0.03s\n'
+counts count_pytest "0 0 0" '==== no tests ran in 0.01s ====\n'
+counts count_pytest "0 0 0" 'a test said: 3 passed, 1 failed\n'
 
 # ---- the whole gate ----
 

@@ -1,0 +1,51 @@
+"""`attach --pid` adopts a process tree that we did not start."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness import proc
+from harness.kernel import Kernel
+
+
+@pytest.fixture
+def plain_kernel(user):
+    """A kernel that somebody started by hand, without any namespace of its own."""
+    connection = user.home / "plain.json"
+    words = [sys.executable, "-m", "ipykernel_launcher", "-f", str(connection), "--HistoryManager.enabled=False"]
+    process = subprocess.Popen(
+        user.words(words), env=user.environment(), cwd=user.home,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )
+    proc.until("its connection file is there", lambda: connection.exists() and connection.stat().st_size)
+    kernel = Kernel(connection).ready(60)
+    yield process, kernel
+    kernel.close()
+    process.kill()
+    process.wait()
+
+
+def test_a_foreign_kernel_is_adopted(commands, plain_kernel):
+    process, kernel = plain_kernel
+    kernel.run("x = 1")
+    view = commands.run("attach", "--pid", str(process.pid), "--name", "found").one("attached")["session"]
+    session = commands.session(view)
+    assert session.view()["pid"] == process.pid
+    taken = session.snapshot()
+    kernel.run("x = 2")
+    assert kernel.value("x") == 2
+    session.rollback(taken["commit"])
+    kernel.ready()
+    assert kernel.value("x") == 1
+
+
+def test_nobody_attaches_to_what_is_not_theirs(make_user, commands, plain_kernel, daemon):
+    from harness.session import Commands
+
+    process, kernel = plain_kernel
+    stranger = Commands(daemon, make_user())
+    assert stranger.fails("attach", "--pid", str(process.pid))["code"]
+    assert stranger.fails("attach", "--pid", "1")["code"]
+    assert stranger.fails("attach", "--pid", str(daemon.pid))["code"]
+    assert kernel.value("1 + 1") == 2

@@ -1,0 +1,88 @@
+"""Crafted names and requests, and stores of another installation. Crafted images are tested in `lifecycle`, beside the checks."""
+
+import shutil
+import socket
+
+import pytest
+
+from harness import proc
+from harness.session import Commands
+
+NAMES = ["../x", "..", ".", "", "a/b", "/etc/passwd", "a\nb", "\x1b[31m", "a" * 4096, "-rf", "~", "a b", "%2e%2e%2f", "‮", "a\\..\\b"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_names_are_names(daemon, user, name):
+    body = {"name": name, "start": {"type": "command", "argv": ["sleep", "1000"]}, "cwd": "/"}
+    before = sorted(daemon.state.rglob("*"))
+    status, answer = user.request(daemon, "POST", "/v1/sessions?wait=true", body)
+    assert 400 <= status < 500, f"{name!r} was taken for a name: {answer}"
+    assert user.request(daemon, "GET", "/v1/sessions") == [200, {"sessions": []}]
+    made = [path for path in daemon.state.rglob("*") if path not in before and "session" in str(path)]
+    assert not [path for path in made if path.parent.name == "sessions"], made
+
+
+def test_ids_are_not_paths(daemon, user, commands):
+    commands.start("own", "sleep", "1000")
+    for which in ("..%2F..%2Fetc", "%2e%2e", "own%00", "own%2F..%2Fown", "a" * 4096, "%FF%FE", "*", "own;id"):
+        for method, verb in (("GET", ""), ("GET", "/log"), ("POST", "/stop")):
+            status, answer = user.request(daemon, method, f"/v1/sessions/{which}{verb}", {} if method == "POST" else None)
+            assert status in (400, 404, 405, 414), f"{which}{verb}: {status} {answer}"
+    assert commands.sessions()["own"]["state"] == "running"
+
+
+def test_directories_of_others_are_no_workspace(daemon, user, make_user):
+    other = make_user()
+    link = user.home / "link"
+    user.run(["ln", "-s", other.home, link])
+    for where in (other.home, link, "/root", "/nonexistent", "relative", "/proc/1/root", daemon.state):
+        for field in ("cwd", "workspace"):
+            body = {"name": "x", "start": {"type": "command", "argv": ["pwd"]}, "cwd": str(user.home), field: str(where)}
+            status, answer = user.request(daemon, "POST", "/v1/sessions?wait=true", body)
+            assert status >= 400, f"{field}={where} was accepted: {answer}"
+    assert other.run(["ls", "-A", other.home]).code == 0
+
+
+def test_garbage_on_the_socket(daemon, user):
+    for garbage in (b"\0" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/sessions HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n{", b"{}" * 1000):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(5)
+            client.connect(str(daemon.socket))
+            client.sendall(garbage)
+            client.shutdown(socket.SHUT_WR)
+            try:
+                client.recv(4096)
+            except OSError:
+                pass
+    for body in ([], {"start": 5}, {"unknown": True}, "x"):
+        assert user.request(daemon, "POST", "/v1/sessions", body)[0] in (400, 422)
+    assert user.request(daemon, "POST", "/v1/sessions/x/rollback", {"to": "../" * 1000})[0] in (400, 404)
+    assert daemon.answers()
+
+
+def test_a_snapshot_of_another_installation_is_refused(make_daemon, user):
+    """The store's files, carried over as they are, carry no trust."""
+    first, second = make_daemon(), make_daemon()
+    theirs = Commands(first, user).start("theirs", "sleep", "1000")
+    taken = theirs.snapshot()["commit"]
+    Commands(second, user).start("mine", "sleep", "1000").snapshot()
+    second.stop()
+    target = second.state / "users" / str(user.uid) / "store"
+    shutil.rmtree(target)
+    shutil.copytree(first.state / "users" / str(user.uid) / "store", target)
+    second.start()
+    mine = Commands(second, user)
+    for words in (["branch", "mine", "--from", taken, "--name", "x"], ["rollback", "mine", taken]):
+        error = mine.fails(*words)
+        assert error["code"] == "IJ-L051", error
+    assert mine.sessions()["mine"]["state"] == "running"
+
+
+def test_a_session_cannot_open_the_daemons_ends(commands, daemon):
+    session = commands.kernel("k")
+    session.kernel.run(
+        "import os\ndef opens(p):\n    try:\n        os.close(os.open(p, os.O_RDONLY)); return True\n    except OSError:\n        return False"
+    )
+    for path in (daemon.state, daemon.state / "seal.key", "/proc/1/root/root", "/dev/mem", "/dev/kmsg", "/dev/vda", "/sys/kernel/debug"):
+        assert session.kernel.value(f"opens({str(path)!r})") is False, path
+    assert proc.stat(daemon.pid)
