@@ -208,6 +208,7 @@ impl Criu {
         let wanted = wire::Options {
             pid: Some(options.tree),
             leave_running: Some(options.leave == Leave::Running),
+            leave_stopped: Some(options.leave == Leave::Stopped),
             ext_unix_sk: options.unix_sockets.then_some(true),
             shell_job: options.shell_job.then_some(true),
             // Locks are noted always; whether they are taken again is for the restore to say.

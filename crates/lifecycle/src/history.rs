@@ -14,9 +14,11 @@ use cas_core::refs::{Expected, RefChange};
 use cas_core::{ObjectId, OpenOptions, Store, StoreError, Trust, WriteSession};
 use jiff::Timestamp;
 use manifest::history::{self, RevisionError};
+use manifest::snapshot::{OutsideSection, WorkspaceSection};
 use manifest::stored::{self, FromStore};
 use manifest::{
     Author, Commit, CommitReason, Extra, ManifestObject, ReadError, SaveError, Snapshot, Tag, Thread,
+    TypedSection,
 };
 use sandbox::User;
 
@@ -222,6 +224,37 @@ impl UserStore {
         let refs = self.store.refs().list(prefix)?;
         let name = |path: &str| path.strip_prefix(prefix).unwrap_or(path).to_owned();
         refs.into_iter().map(|(path, id)| Ok((name(&path), id?))).collect()
+    }
+
+    /// A name for a new thread: the one given, or with the id if a thread is called so already.
+    pub(crate) fn free_thread(&self, name: &str, id: &str) -> Result<String> {
+        Ok(if self.head(name)?.is_none() { name.to_owned() } else { format!("{name}-{id}") })
+    }
+
+    /// Files that no other snapshot holds, as a commit on a thread of their own beside `thread`.
+    pub(crate) fn commit_files(
+        &self,
+        session: WriteSession,
+        thread: &str,
+        author: &User,
+        workspace: &WorkspaceSection,
+        outside: &OutsideSection,
+    ) -> Result<Snapshot> {
+        let thread = format!("{thread}-files");
+        let before = self.head(&thread)?;
+        let snapshot = Snapshot::new(vec![workspace.to_section()?, outside.to_section()?])?;
+        let new = NewCommit {
+            snapshot: &snapshot,
+            parents: before.into_iter().collect(),
+            thread: &thread,
+            expected: before,
+            author,
+            message: "files that a rollback replaced",
+            reason: CommitReason::BeforeRollback,
+            tag: None,
+        };
+        self.commit_snapshot(session, new)?;
+        Ok(snapshot)
     }
 
     /// Starts a thread at a commit.

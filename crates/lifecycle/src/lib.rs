@@ -1,2 +1,77 @@
-//! The pipelines: snapshot, rollback, branch, suspend, resume.
+//! The pipelines: snapshot, rollback, branch, suspend, resume, with their journal.
+//!
+//! Everything that is done to a session is done here, in one order, written once. The engines below know one thing each:
+//! `sandbox` how processes live, `checkpoint-criu` how their state becomes files and back, `cas-core` and `manifest` how
+//! files become history. This crate wires them together and answers for the whole: **a session is either running or
+//! can be restored, whatever happens at whatever moment.**
+//!
+//! # How that is kept
+//!
+//! * A *record* on disk ([`record`]) says what a session is. It is replaced atomically and is never ahead of the truth.
+//! * Before a step that cannot be taken back, a line of *intent* is written to the [`journal`]. When the daemon starts, it
+//!   finishes or undoes what is written there ([`recover`]).
+//! * What could fail is tried before what cannot be undone: checks, space, trust, files, and only then the end of the old
+//!   processes.
+//! * Before anything of the user's is replaced, it is in an automatic snapshot that is committed and durable.
+//!
+//! # Who calls what
+//!
+//! [`Engine`] is the front. Its methods block; the daemon calls them on threads of its own. Each takes a [`Caller`] and
+//! answers about other people's sessions as if they did not exist.
 #![forbid(unsafe_code)]
+
+mod attach;
+mod branch;
+mod caller;
+mod config;
+mod diff;
+mod doctor;
+mod dump;
+mod engine;
+mod error;
+mod exec;
+mod history;
+mod ingest;
+mod inspect;
+mod journal;
+mod locks;
+mod materialise;
+mod place;
+mod preflight;
+mod record;
+mod recover;
+mod request;
+mod restore;
+mod rollback;
+mod seal;
+mod section;
+mod snapshot;
+mod staging;
+mod start;
+mod steps;
+mod stop;
+mod suspend;
+pub mod trust;
+mod view;
+mod watch;
+mod workspace;
+
+pub use caller::Caller;
+pub use config::Config;
+pub use diff::{Change, Diff, FileChange, MemoryChange, ProcessChange};
+pub use doctor::{Finding, FindingState, works};
+pub use engine::Engine;
+pub use error::{Class, LifecycleError, Result};
+pub use exec::ExecOutcome;
+pub use preflight::Problem;
+pub use record::{Network, SessionId, SessionState};
+pub use recover::Recovery;
+pub use request::{
+    BranchRequest, FilePolicy, RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest,
+};
+pub use steps::{NoWatch, StepState, Timing, Watch};
+pub use view::{
+    BranchOutcome, CommitView, KernelView, NotCapturedView, OneShot, Origin, RollbackOutcome, SessionView,
+    SnapshotOutcome, SuspendOutcome,
+};
+pub use watch::{EngineEvent, EventKind};

@@ -5,8 +5,7 @@
 //! read the same and cost neither time nor room. The tests are with [`ingest`](crate::ingest), whose inverse this is.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -82,23 +81,4 @@ fn lay_out_blobs(
 fn create(path: &Path) -> Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true).mode(0o600).open(path).map_err(io_error("create", path))
-}
-
-/// Fills `dir`, which must be empty, with the images in `from`: pages files are shared with it, everything else is copied. So a few
-/// images can be changed for one restore while `from` stays what it was and others restore from it.
-pub(crate) fn share(from: &Path, dir: &Path) -> Result<()> {
-    for entry in fs::read_dir(from).map_err(io_error("list", from))? {
-        let entry = entry.map_err(io_error("list", from))?;
-        let (source, target) = (entry.path(), dir.join(entry.file_name()));
-        let is_pages = entry.file_name().to_str().is_some_and(|name| name.starts_with("pages-"));
-        if is_pages {
-            match fs::hard_link(&source, &target) {
-                Ok(()) => continue,
-                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
-                Err(error) => return Err(io_error("link", target)(error)),
-            }
-        }
-        fs::copy(&source, &target).map_err(io_error("copy", &source))?;
-    }
-    Ok(())
 }

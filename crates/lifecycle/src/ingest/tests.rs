@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::*;
-use crate::materialise::{lay_out, share};
+use crate::materialise::lay_out;
 
 const COMMON: u32 = 0x5456_4319;
 const INVENTORY: u32 = 0x5831_3116;
@@ -273,17 +273,4 @@ fn a_snapshot_that_does_not_fit_together_is_not_laid_out() {
     outside.images.insert("../evil".into(), image);
     assert!(refusal("c", &memory, &outside).contains("not the name of an image"));
     assert!(!base.path().join("evil").exists());
-}
-
-#[test]
-fn shared_images_can_be_changed_without_changing_the_others() {
-    use std::os::unix::fs::MetadataExt;
-    let base = tempfile::tempdir().unwrap();
-    let (from, to) = (fresh(base.path(), "from"), fresh(base.path(), "to"));
-    write_all(&from, &[(false, (1..9).map(|page| (page, 1)).collect())], 3);
-    share(&from, &to).unwrap();
-    assert_same(&from, &to);
-    let inode = |dir: &Path, name: &str| fs::metadata(dir.join(name)).unwrap().ino();
-    assert_eq!(inode(&from, "pages-1.img"), inode(&to, "pages-1.img"));
-    assert_ne!(inode(&from, "core-1.img"), inode(&to, "core-1.img"));
 }

@@ -116,13 +116,21 @@ impl Stages {
     /// Keeps staged images as those of `snapshot`, if there is room for them; else they are removed. Nothing depends on it,
     /// so nothing is said when it fails.
     pub(crate) fn adopt(&self, staged: Staged, snapshot: &str) {
+        drop(self.keep(staged, snapshot));
+    }
+
+    /// The same, for someone who needs the images now, kept or not.
+    pub(crate) fn keep(&self, staged: Staged, snapshot: &str) -> PlainImages {
         let shared = &self.shared;
         let directory = shared.cache_dir(staged.medium);
-        let (_, gone) = shared
+        let (kept, gone) = shared
             .cache
             .put(snapshot, &staged.images, &directory, staged.medium, &|medium| shared.trash(medium));
-        drop(staged);
         remove_all(&gone);
+        match kept.then(|| self.cached(snapshot)).flatten() {
+            Some(cached) => PlainImages::Kept(cached),
+            None => PlainImages::Staged(staged),
+        }
     }
 
     /// The images of a snapshot, if they are kept. They stay for as long as the answer lives.
@@ -217,7 +225,8 @@ fn remove_all(paths: &[PathBuf]) {
 }
 
 fn random_name() -> Result<String> {
-    let number = getrandom::u64().map_err(io_error("read random numbers from", "the kernel"))?;
+    let number = getrandom::u64()
+        .map_err(|error| LifecycleError::Bug(format!("the system has no random bytes: {error}")))?;
     Ok(format!("{number:016x}"))
 }
 
@@ -252,6 +261,25 @@ impl Drop for Staged {
             Medium::Memory => &mut promised.1,
         };
         *promise = promise.saturating_sub(self.promised);
+    }
+}
+
+/// Images to restore from, wherever they are.
+#[derive(Debug)]
+pub(crate) enum PlainImages {
+    /// Kept for others too.
+    Kept(Cached),
+    /// Only for now.
+    Staged(Staged),
+}
+
+impl PlainImages {
+    /// Where they are.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Kept(cached) => cached.path(),
+            Self::Staged(staged) => staged.path(),
+        }
     }
 }
 

@@ -118,7 +118,6 @@ struct Member {
     kind: u8,
     mode: u64,
     uid: u64,
-    gid: u64,
     size: u64,
     device: (u64, u64),
 }
@@ -150,7 +149,6 @@ impl Member {
             kind,
             mode: number(100, 108).ok_or_else(wrong)?,
             uid: number(108, 116).ok_or_else(wrong)?,
-            gid: number(116, 124).ok_or_else(wrong)?,
             size: if has_size {
                 number(124, 136).filter(|size| *size < 1 << 50).ok_or_else(wrong)?
             } else {

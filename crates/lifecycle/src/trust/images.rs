@@ -32,7 +32,6 @@ enum Layout {
 
 /// A message of its own with the stem of its file, in the order of reading.
 pub(super) struct Images {
-    pub(super) dir: PathBuf,
     messages: BTreeMap<String, Vec<Message>>,
     /// Archives with the content of the tmpfs mounts.
     pub(super) archives: Vec<PathBuf>,
@@ -101,8 +100,7 @@ impl Images {
     /// Reads everything in `dir`. What is wrong with the images is in `faults`; only a directory that cannot be read at all
     /// is an error.
     pub(super) fn read(dir: &Path) -> Result<Self> {
-        let mut images =
-            Self { dir: dir.to_owned(), messages: BTreeMap::new(), archives: Vec::new(), faults: Vec::new() };
+        let mut images = Self { messages: BTreeMap::new(), archives: Vec::new(), faults: Vec::new() };
         for entry in fs::read_dir(dir).map_err(io_error("read", dir))? {
             let entry = entry.map_err(io_error("read", dir))?;
             let path = entry.path();

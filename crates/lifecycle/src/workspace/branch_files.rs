@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cas_core::Store;
 use manifest::tree::Time;
-use manifest::{Entry, FileName, Node};
+use manifest::{Entry, Node};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use sandbox::User;
 
@@ -32,7 +32,7 @@ use super::patterns::Patterns;
 use super::plan::{Action, SQLITE, Step, is_sqlite};
 use super::put_back::{PutBackDone, Writer};
 use super::walk::{Seen, walk};
-use super::{Base, Places, Spot};
+use super::{Places, Spot};
 use crate::error::{LifecycleError, Result, io_error};
 
 /// Of a btrfs, and the inode number of a subvolume's root.

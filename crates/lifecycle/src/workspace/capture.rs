@@ -15,7 +15,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -78,8 +77,6 @@ pub(crate) struct Pending {
 pub(crate) struct Captured {
     pub(crate) workspace: WorkspaceSection,
     pub(crate) outside: OutsideSection,
-    /// How many bytes the captured files have.
-    pub(crate) bytes: u64,
     /// What is in neither, with its full path.
     pub(crate) not_captured: Vec<NotCaptured>,
 }
@@ -418,7 +415,6 @@ impl Pending {
             _ => Some(inside.save(session)?),
         };
         let outside = if outside.is_empty() { None } else { Some(outside.save(session)?) };
-        let bytes = tree.map_or(0, |(_, bytes)| bytes).saturating_add(outside.map_or(0, |(_, bytes)| bytes));
         let (mut within, mut beyond) = (Vec::new(), Vec::new());
         for (path, reason) in &not_captured {
             match path.strip_prefix(&root) {
@@ -435,7 +431,6 @@ impl Pending {
                 not_captured: listed(within),
             },
             outside: OutsideSection { tree: outside, not_captured: listed(beyond) },
-            bytes,
             not_captured: listed(all.collect()),
         })
     }

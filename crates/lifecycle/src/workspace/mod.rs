@@ -38,11 +38,10 @@ mod testing;
 mod walk;
 
 pub(crate) use branch_files::{BranchFiles, BranchFilesMade, remove as remove_branch_files};
-pub(crate) use capture::{CaptureRequest, Captured, Pending, begin};
+pub(crate) use capture::{CaptureRequest, Pending, begin};
 pub(crate) use listing::Listing;
-pub(crate) use open_files::{OpenFile, look as open_files};
-pub(crate) use plan::{Blocked, Plan};
-pub(crate) use put_back::{PutBack, PutBackDone};
+pub(crate) use open_files::look as open_files;
+pub(crate) use put_back::PutBack;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,179 @@
+//! Trees that we did not start: adopted for good (`attach`), or dumped and restored once without supervision.
+//!
+//! An adopted tree has no box: it lives in the machine's namespaces, with the machine's process ids and ports. It can be
+//! snapshotted, rolled back, suspended and resumed, because its ids are free again when it has ended. It cannot be branched
+//! beside itself.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use checkpoint_criu::{DumpOptions, Leave, NoHooks, RestoreOptions, Runner};
+use jiff::Timestamp;
+use sandbox::User;
+use sandbox::process::{self, Identity};
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result, io_error};
+use crate::place::make;
+use crate::preflight::{self, Needs};
+use crate::record::{Network, Record, SessionId, SessionState};
+use crate::request::FilePolicy;
+use crate::view::{OneShot, SessionView};
+
+impl Engine {
+    /// Looks after a process tree that runs already, as a session.
+    pub fn attach(&self, caller: &Caller, pid: i32, name: Option<&str>) -> Result<SessionView> {
+        let (init, owner) = attachable(caller, pid)?;
+        let taken = self.records().values().any(|record| record.init == Some(init));
+        if taken {
+            return Err(LifecycleError::BadRequest { detail: format!("process {pid} is a session already") });
+        }
+        let id = SessionId::random()?;
+        let name = self.free_name(owner.uid, name, &id)?;
+        let _held = self.inner.locks.take(&id, &name, "its start")?;
+        let cwd = fs::read_link(format!("/proc/{pid}/cwd"))
+            .map_err(io_error("read", format!("/proc/{pid}/cwd")))?;
+        let place = &self.inner.place;
+        make(&place.session(&id), 0o711)?;
+        make(&place.criu_log(&id), 0o700)?;
+        let record = Record {
+            thread: self.inner.stores.open(owner.uid)?.free_thread(&name, id.as_str())?,
+            id,
+            name,
+            state: SessionState::Running,
+            command: command_line(pid),
+            workspace: cwd.clone(),
+            cwd,
+            created: Timestamp::now(),
+            network: Network::Host,
+            outside: false,
+            files: FilePolicy::Open,
+            memory_limit: None,
+            pids_limit: None,
+            kernel: None,
+            head: None,
+            origin: None,
+            mounts: Vec::new(),
+            init: Some(init),
+            forwarder: None,
+            pasta: None,
+            exit: None,
+            outside_copies: Vec::new(),
+            attached: true,
+            owner,
+        };
+        self.save(&record)?;
+        Ok(self.running(&record))
+    }
+
+    /// Dumps a tree into a directory, once. For root only: plain images are whatever someone makes of them.
+    pub fn checkpoint(
+        &self,
+        caller: &Caller,
+        pid: i32,
+        directory: &Path,
+        leave_running: bool,
+    ) -> Result<OneShot> {
+        only_root(caller, "checkpoint a process into a directory")?;
+        let (init, owner) = attachable(caller, pid)?;
+        let (criu, kdat) = self.criu()?;
+        fs::create_dir(directory).map_err(io_error("create", directory))?;
+        preflight::look(
+            init.pid,
+            &Needs {
+                staging: directory.to_owned(),
+                store: directory.to_owned(),
+                staging_in_memory: false,
+                uid: None,
+                known_mounts: Vec::new(),
+                boxed: false,
+            },
+        )?
+        .verdict()?;
+        let options = DumpOptions {
+            leave: if leave_running { Leave::Running } else { Leave::Ended },
+            shell_job: true,
+            time_limit: self.inner.config.criu_limit,
+            runner: Runner(sandbox::real_ids_runner(&self.inner.program, &owner, kdat, None)),
+            ..DumpOptions::new(init.pid, directory, directory)
+        };
+        let dumped = criu.dump(&options, &mut NoHooks)?;
+        Ok(OneShot {
+            pid,
+            directory: directory.to_owned(),
+            frozen: Duration::from_micros(dumped.stats.frozen_us.into()),
+        })
+    }
+
+    /// Restores what [`Engine::checkpoint`] wrote, with the same process ids. For root only.
+    pub fn restore_directory(&self, caller: &Caller, directory: &Path) -> Result<OneShot> {
+        only_root(caller, "restore a directory of images")?;
+        let (criu, kdat) = self.criu()?;
+        let options = RestoreOptions {
+            file_locks: true,
+            shell_job: true,
+            time_limit: self.inner.config.criu_limit,
+            runner: Runner(sandbox::real_ids_runner(&self.inner.program, caller.user(), kdat, None)),
+            ..RestoreOptions::new(directory, directory)
+        };
+        let restored = criu.restore(&options, &mut NoHooks)?;
+        Ok(OneShot { pid: restored.pid, directory: directory.to_owned(), frozen: Duration::ZERO })
+    }
+}
+
+/// A process that the caller may adopt, and its owner.
+fn attachable(caller: &Caller, pid: i32) -> Result<(Identity, User)> {
+    let missing = || LifecycleError::NoSuchSession { which: format!("process {pid}") };
+    let info = process::info(pid)?.ok_or_else(missing)?;
+    // Other people's processes do not exist, as their sessions do not.
+    if !caller.may_touch(info.uid) {
+        return Err(missing());
+    }
+    if pid == 1 {
+        return Err(LifecycleError::BadRequest { detail: "process 1 is the machine's own".to_owned() });
+    }
+    Ok((info.identity(), User::by_uid(info.uid)?))
+}
+
+fn only_root(caller: &Caller, what: &str) -> Result<()> {
+    if caller.is_root() {
+        return Ok(());
+    }
+    Err(LifecycleError::BadRequest {
+        detail: format!(
+            "only root may {what}: plain images carry credentials; `infinijup attach` is for everyone"
+        ),
+    })
+}
+
+fn command_line(pid: i32) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn other_peoples_processes_do_not_exist() {
+        let nobody = Caller::from(User {
+            uid: 65_534,
+            gid: 65_534,
+            groups: vec![65_534],
+            name: "nobody".into(),
+            home: PathBuf::from("/"),
+            shell: PathBuf::from("/bin/sh"),
+        });
+        let pid = i32::try_from(std::process::id()).unwrap();
+        if !nobody.may_touch(process::info(pid).unwrap().unwrap().uid) {
+            assert_eq!(attachable(&nobody, pid).unwrap_err().code(), "IJ-L010");
+        }
+        assert_eq!(only_root(&nobody, "do it").unwrap_err().code(), "IJ-L015");
+    }
+}

@@ -1,0 +1,245 @@
+//! A new session out of a snapshot of another, alive beside it.
+//!
+//! The branch has the same process ids, the same ports and the same paths as the original, in namespaces of its own, and its
+//! own files at those paths: its workspace is a private copy, mounted where the original's was.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use cas_core::ObjectId;
+use checkpoint_criu::images::{FileKind, Images};
+use jiff::Timestamp;
+use jupyter_bridge::ConnectionFile;
+use manifest::CommitReason;
+use sandbox::as_user;
+
+use crate::caller::Caller;
+use crate::dump::places;
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result, io_error};
+use crate::history::UserStore;
+use crate::journal::Phase;
+use crate::place::{CONNECTION, LOG, make, make_for};
+use crate::record::{KernelRecord, Network, OriginRecord, Record, SessionId, SessionState};
+use crate::request::{BranchRequest, FilePolicy, SnapshotRequest};
+use crate::restore::Aim;
+use crate::snapshot::Why;
+use crate::start::{new_ports, write_for};
+use crate::steps::{Steps, Watch};
+use crate::view::BranchOutcome;
+use crate::workspace::{BranchFiles, BranchFilesMade};
+
+/// How large a workspace a branch gets a copy of, unless the session's policy says otherwise.
+const WORKSPACE_LIMIT: u64 = 20 << 30;
+/// How many branches one request may make.
+const MOST: u32 = 64;
+
+impl Engine {
+    /// Makes one or several new sessions from a snapshot, or from a running session as it is now.
+    pub fn branch(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: &BranchRequest,
+        watch: &dyn Watch,
+    ) -> Result<Vec<BranchOutcome>> {
+        let count = request.count.max(1);
+        if count > MOST {
+            return Err(LifecycleError::BadRequest { detail: format!("at most {MOST} branches at once") });
+        }
+        let (_held, mut record) = self.hold(caller, which, "a branch")?;
+        can_be_branched(&record)?;
+        let store = self.inner.stores.open(record.owner.uid)?;
+        let from = match (&request.from, record.state) {
+            (Some(from), _) => store.resolve(from)?,
+            (None, SessionState::Running) => {
+                let why = Why::automatic(CommitReason::Branch);
+                self.snapshot_held(&mut record, &SnapshotRequest::default(), &why, Steps::new(watch))?.commit
+            }
+            (None, _) => record.head_id()?.ok_or_else(|| LifecycleError::WrongState {
+                session: record.name.clone(),
+                state: record.state.as_str(),
+                action: "be branched: it was never snapshotted",
+            })?,
+        };
+        let mut steps = Steps::new(watch);
+        let aim = self.aim(caller, &record, &store, from, &mut steps)?;
+        let mut made = Vec::new();
+        for number in 1..=count {
+            let name = request.name.as_ref().map(|name| match count {
+                1 => name.clone(),
+                _ => format!("{name}-{number}"),
+            });
+            made.push(self.branch_one(&record, &store, &aim, name.as_deref(), Steps::new(watch))?);
+        }
+        Ok(made)
+    }
+
+    fn branch_one(
+        &self,
+        original: &Record,
+        store: &UserStore,
+        aim: &Aim,
+        name: Option<&str>,
+        mut steps: Steps<'_>,
+    ) -> Result<BranchOutcome> {
+        let id = SessionId::random()?;
+        let name = self.free_name(original.owner.uid, name, &id)?;
+        let _held = self.inner.locks.take(&id, &name, "its start")?;
+        let mut record = Record {
+            thread: store.free_thread(&name, id.as_str())?,
+            id: id.clone(),
+            name,
+            state: SessionState::Starting,
+            created: Timestamp::now(),
+            kernel: None,
+            head: Some(aim.commit.to_string()),
+            origin: Some(OriginRecord { session: original.id.clone(), commit: aim.commit.to_string() }),
+            init: None,
+            forwarder: None,
+            pasta: None,
+            exit: None,
+            outside_copies: Vec::new(),
+            ..original.clone()
+        };
+        let entry = self.inner.journal.begin(&id, &Phase::Starting)?;
+        let result = self.fill_branch(&mut record, original, store, aim, &mut steps);
+        match result {
+            Ok(files) => {
+                record.state = SessionState::Running;
+                self.save(&record)?;
+                let session = self.running(&record);
+                entry.done()?;
+                Ok(BranchOutcome {
+                    session,
+                    commit: aim.commit,
+                    shared: files.shared,
+                    warnings: warnings(&files.warnings, &files.left_out),
+                    steps: steps.timings(),
+                })
+            }
+            Err(error) => {
+                self.clear_away(&record);
+                self.forget(&record);
+                entry.done()?;
+                Err(error)
+            }
+        }
+    }
+
+    fn fill_branch(
+        &self,
+        record: &mut Record,
+        original: &Record,
+        store: &UserStore,
+        aim: &Aim,
+        steps: &mut Steps<'_>,
+    ) -> Result<BranchFilesMade> {
+        let place = &self.inner.place;
+        make(&place.session(&record.id), 0o711)?;
+        make(&place.criu_log(&record.id), 0o700)?;
+        self.set_source(record, "box", place.box_dir(&record.id));
+        let workspace = place.branch_files(record.owner.uid, &record.id, &record.name)?;
+        self.set_source(record, "workspace", workspace.clone());
+        // From here on a crash finds a record, and with it everything that has to be cleared away.
+        self.save(record)?;
+        self.fill_box(record, original)?;
+        let files = steps.run("copy files", || {
+            let (exclude, max_bytes) = match &record.files {
+                FilePolicy::Tree { exclude, max_bytes, .. } => (exclude.clone(), *max_bytes),
+                FilePolicy::Open | FilePolicy::None => (Vec::new(), WORKSPACE_LIMIT),
+            };
+            BranchFiles {
+                store: store.store(),
+                user: &record.owner,
+                from: &aim.files,
+                source: &places(original),
+                taken: taken_at(store, aim.commit)?,
+                workspace: &workspace,
+                outside: &outside_directory(&workspace),
+                exclude: &exclude,
+                max_bytes,
+                open: &regular_files(aim.images.path())?,
+            }
+            .make()
+        })?;
+        record.outside_copies = files.moved.clone();
+        self.save(record)?;
+        // A lock of the original's would make CRIU wait for ever; the branch has its own files and no locks.
+        self.restore_processes(record, aim.images.path(), false, steps)?;
+        store.start_thread(&record.thread, &aim.commit)?;
+        Ok(files)
+    }
+
+    fn set_source(&self, record: &mut Record, key: &str, source: PathBuf) {
+        if let Some(mount) = record.mounts.iter_mut().find(|mount| mount.key == key) {
+            mount.source = source;
+        }
+    }
+
+    /// The branch's own log and connection file, and new ports outside for its clients.
+    fn fill_box(&self, record: &mut Record, original: &Record) -> Result<()> {
+        let place = &self.inner.place;
+        let (from, to) = (place.box_dir(&original.id), place.box_dir(&record.id));
+        let (connection, log) =
+            as_user(&original.owner, || (fs::read(from.join(CONNECTION)), fs::read(from.join(LOG))))?;
+        make_for(&to, record.owner.uid, record.owner.gid)?;
+        // Still empty and without processes, so these paths are what they seem.
+        write_for(&to.join(LOG), &record.owner, &log.unwrap_or_default())?;
+        let Some(kernel) = &original.kernel else { return Ok(()) };
+        let path = from.join(CONNECTION);
+        let connection = connection.map_err(io_error("read", &path))?;
+        write_for(&to.join(CONNECTION), &record.owner, &connection)?;
+        let inside = ConnectionFile::parse(&connection, &path)?;
+        let outside = ConnectionFile { ports: new_ports()?, ..inside.clone() };
+        let connection_file = place.connection_file(record.owner.uid, &record.id)?;
+        write_for(&connection_file, &record.owner, outside.to_json().as_bytes())?;
+        record.kernel = Some(KernelRecord {
+            spec: kernel.spec.clone(),
+            connection_file,
+            ports: outside.ports.to_array().into_iter().zip(inside.ports.to_array()).collect(),
+        });
+        Ok(())
+    }
+}
+
+fn can_be_branched(record: &Record) -> Result<()> {
+    let detail = if record.attached {
+        "it was adopted while it ran and has no box; start it with `infinijup run` to branch it"
+    } else if record.network == Network::Host {
+        "it uses the machine's network, where two of it cannot listen on the same ports; start it with --network private"
+    } else {
+        return Ok(());
+    };
+    Err(LifecycleError::BadRequest {
+        detail: format!("session {} cannot be branched: {detail}", record.name),
+    })
+}
+
+/// Where private copies of files outside the workspace go.
+pub(crate) fn outside_directory(workspace: &Path) -> PathBuf {
+    workspace.with_extension("outside")
+}
+
+fn taken_at(store: &UserStore, commit: ObjectId) -> Result<SystemTime> {
+    Ok(SystemTime::from(store.load(&commit)?.0.time))
+}
+
+/// Paths of the files that the images have open or mapped.
+fn regular_files(images: &Path) -> Result<Vec<PathBuf>> {
+    let files = Images::open(images)?.files()?;
+    Ok(files
+        .iter()
+        .filter_map(|file| match &file.kind {
+            FileKind::Reg(regular) => Some(regular.path().to_owned()),
+            _ => None,
+        })
+        .collect())
+}
+
+fn warnings(warnings: &[String], left_out: &[(PathBuf, String)]) -> Vec<String> {
+    let left_out =
+        left_out.iter().map(|(path, reason)| format!("`{}` was not copied: {reason}", path.display()));
+    warnings.iter().cloned().chain(left_out).collect()
+}

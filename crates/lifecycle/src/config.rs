@@ -1,0 +1,35 @@
+//! Where the engine keeps its things, and how much of the machine it may take.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of an engine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What outlives a reboot: stores, records, journal. Root only.
+    pub state: PathBuf,
+    /// What does not: sockets, namespaces, mounts.
+    pub run: PathBuf,
+    /// CRIU, if it is not to be looked for.
+    pub criu: Option<PathBuf>,
+    /// `infinijup-box`, if it is not to be looked for.
+    pub program: Option<PathBuf>,
+    /// How many bytes of plain images are kept for quick restores; a share of the memory if `None`.
+    pub cache_bytes: Option<u64>,
+    /// How long CRIU may take for a dump or a restore.
+    pub criu_limit: Duration,
+}
+
+impl Config {
+    /// The settings of an installation.
+    pub fn new(state: impl Into<PathBuf>, run: impl Into<PathBuf>) -> Self {
+        Self {
+            state: state.into(),
+            run: run.into(),
+            criu: None,
+            program: None,
+            cache_bytes: None,
+            criu_limit: Duration::from_secs(600),
+        }
+    }
+}

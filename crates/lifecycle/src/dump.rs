@@ -1,0 +1,188 @@
+//! The moment itself: CRIU freezes the tree and writes it out, and files are captured while it stands still.
+//!
+//! Two endings. A snapshot lets the tree go on at once ([`Leave::Running`]): it stands still only for as long as memory is
+//! copied and files are cloned; hashing and storing come later. A suspend or rollback leaves it stopped
+//! ([`Leave::Stopped`]), because nothing that happens after the snapshot may be lost or done twice; it is ended when the
+//! snapshot is durable, and goes on if it never becomes so. In neither case do the staged images become the only copy of
+//! anyone's work.
+
+use std::path::{Path, PathBuf};
+
+use checkpoint_criu::{
+    DumpOptions, DumpStats, Event, ExternalMount, ExternalNetwork, Hooks, Leave, MemoryPath, Runner,
+};
+use sandbox::process::{self, Identity};
+
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+use crate::journal::{Entry, Phase};
+use crate::preflight::{self, Needs};
+use crate::record::{Network, Record};
+use crate::request::FilePolicy;
+use crate::staging::Staged;
+use crate::steps::Steps;
+use crate::workspace::{self, CaptureRequest, Listing, Pending, Places};
+
+/// CRIU's name for the session's network.
+pub(crate) const NETWORK_KEY: &str = "net";
+
+/// What is to be dumped, and how.
+pub(crate) struct DumpPlan<'a> {
+    pub(crate) record: &'a Record,
+    pub(crate) leave: Leave,
+    pub(crate) policy: &'a FilePolicy,
+    /// Files that are captured whatever the policy says.
+    pub(crate) named: &'a [PathBuf],
+    /// What the snapshot before knows of files.
+    pub(crate) parent: &'a Listing,
+}
+
+/// What came of it. The tree runs or is stopped, as asked; nothing is in the store yet.
+pub(crate) struct Taken {
+    pub(crate) staged: Staged,
+    pub(crate) files: Pending,
+    pub(crate) stats: DumpStats,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Engine {
+    /// Looks for what would fail, freezes, dumps and captures. On an error the tree goes on as if nothing had been.
+    pub(crate) fn dump(&self, plan: &DumpPlan<'_>, entry: &Entry, steps: &mut Steps<'_>) -> Result<Taken> {
+        let record = plan.record;
+        let init = record.living_init("be snapshotted")?;
+        let places = places(record);
+        let (criu, kdat) = self.criu()?;
+        let (staged, warnings) = steps.run("preflight", || self.preflight(record, init))?;
+        let options = DumpOptions {
+            tree: init.pid,
+            images: staged.path().to_owned(),
+            log_dir: self.inner.place.criu_log(&record.id),
+            leave: plan.leave,
+            mounts: record
+                .mounts
+                .iter()
+                .map(|mount| ExternalMount { key: mount.key.clone(), path: mount.inside.clone() })
+                .collect(),
+            network: external_network(record, init)?,
+            unix_sockets: false,
+            shell_job: record.attached,
+            time_limit: self.inner.config.criu_limit,
+            // Not in the session's cgroup: what CRIU writes to a tmpfs would be charged to the session.
+            runner: Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, None)),
+            memory: MemoryPath::Images,
+            by_path: false,
+        };
+        let mut hooks = DumpHooks {
+            entry,
+            images: staged.path(),
+            capture: |pids: &[i32]| {
+                let request = CaptureRequest {
+                    user: &record.owner,
+                    places: &places,
+                    policy: plan.policy,
+                    named: plan.named,
+                    staging: staged.files(),
+                    parent: plan.parent,
+                };
+                workspace::begin(&request, pids)
+            },
+            init,
+            files: None,
+            failure: None,
+        };
+        let dumped = steps.run("freeze and dump", || {
+            let dumped = criu.dump(&options, &mut hooks);
+            match hooks.failure.take() {
+                Some(failure) => Err(failure),
+                None => Ok(dumped?),
+            }
+        });
+        let files = hooks.files;
+        match (dumped, files) {
+            (Ok(dumped), Some(files)) => Ok(Taken { staged, files, stats: dumped.stats, warnings }),
+            (result, _) => {
+                let _gone = checkpoint_criu::release(init.pid);
+                Err(result.err().unwrap_or_else(|| {
+                    LifecycleError::Bug("CRIU did not say when the processes stood still".to_owned())
+                }))
+            }
+        }
+    }
+
+    fn preflight(&self, record: &Record, init: Identity) -> Result<(Staged, Vec<String>)> {
+        let place = &self.inner.place;
+        let needs = Needs {
+            staging: place.state.join("staging"),
+            store: place.user(record.owner.uid),
+            staging_in_memory: false,
+            uid: (!record.attached).then_some(record.owner.uid),
+            known_mounts: record.mounts.iter().map(|mount| mount.inside.clone()).collect(),
+            boxed: !record.attached,
+        };
+        let found = preflight::look(init.pid, &needs)?;
+        let memory_bytes = found.memory_bytes;
+        let warnings = found.verdict()?;
+        Ok((self.inner.stages.stage(memory_bytes)?, warnings))
+    }
+}
+
+/// How paths inside the session relate to paths outside.
+pub(crate) fn places(record: &Record) -> Places {
+    match record.mount("workspace") {
+        Some(mount) => Places::of_box(&mount.inside, &mount.source, &record.outside_copies),
+        None => Places::of_host(Some(&record.workspace)),
+    }
+}
+
+fn external_network(record: &Record, init: Identity) -> Result<Option<ExternalNetwork>> {
+    if record.attached || record.network == Network::Host {
+        return Ok(None);
+    }
+    let inode = process::namespace_inode(init.pid, "net")?;
+    Ok(Some(ExternalNetwork { key: NETWORK_KEY.to_owned(), inode }))
+}
+
+/// Listens to CRIU: writes its worker down, and captures files when everything stands still.
+struct DumpHooks<'a, C> {
+    entry: &'a Entry,
+    images: &'a Path,
+    capture: C,
+    init: Identity,
+    files: Option<Pending>,
+    failure: Option<LifecycleError>,
+}
+
+impl<C: FnMut(&[i32]) -> Result<Pending>> Hooks for DumpHooks<'_, C> {
+    fn worker(&mut self, pid: i32, start_time: u64) {
+        let worker = Some(Identity { pid, start_time });
+        let phase = Phase::Dumping { worker, images: self.images.to_owned() };
+        if let Err(error) = self.entry.enter(&phase) {
+            self.failure = Some(error);
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        if self.failure.is_some() {
+            return Err("the journal cannot be written".to_owned());
+        }
+        if *event != Event::PostDump {
+            return Ok(());
+        }
+        let tree = process::tree(self.init.pid).map_err(LifecycleError::from);
+        let files = tree.and_then(|tree| {
+            let pids: Vec<i32> = tree.iter().map(|process| process.pid).collect();
+            (self.capture)(&pids)
+        });
+        match files {
+            Ok(files) => {
+                self.files = Some(files);
+                Ok(())
+            }
+            Err(error) => {
+                let text = error.to_string();
+                self.failure = Some(error);
+                Err(text)
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The front: every operation goes through here, and what all of them share is kept here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use checkpoint_criu::Criu;
+use sandbox::Program;
+use sandbox::process::Identity;
+
+use crate::caller::Caller;
+use crate::config::Config;
+use crate::error::{LifecycleError, Result, io_error};
+use crate::history::Stores;
+use crate::journal::Journal;
+use crate::locks::{Held, Locks};
+use crate::place::Place;
+use crate::record::{Record, SessionId, SessionState};
+use crate::recover::Recovery;
+use crate::seal::Sealer;
+use crate::staging::Stages;
+use crate::view::SessionView;
+use crate::watch::{EngineEvent, EventKind, Events, Watcher};
+
+/// Everything that can be done to sessions. Cheap to clone; all clones are one engine.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the clones share.
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) place: Place,
+    pub(crate) program: Program,
+    pub(crate) sealer: Sealer,
+    pub(crate) locks: Locks,
+    pub(crate) journal: Journal,
+    pub(crate) stages: Stages,
+    pub(crate) stores: Stores,
+    pub(crate) events: Events,
+    pub(crate) watcher: Watcher,
+    criu: OnceLock<(Criu, PathBuf)>,
+    sessions: Mutex<BTreeMap<SessionId, Record>>,
+}
+
+impl Engine {
+    /// Opens the state directory, ends or undoes what a daemon before us had begun, and looks after the sessions that it
+    /// left running.
+    pub fn open(config: Config) -> Result<(Self, Recovery)> {
+        let place = Place::open(&config)?;
+        let program = Program::find(config.program.as_deref())?;
+        let inner = Inner {
+            sealer: Sealer::open(&place.state)?,
+            locks: Locks::default(),
+            journal: Journal::open(place.journal())?,
+            stages: Stages::open(&place.state, &place.run, config.cache_bytes)?,
+            stores: Stores::new(place.state.join("users")),
+            events: Events::default(),
+            watcher: Watcher::start()?,
+            criu: OnceLock::new(),
+            sessions: Mutex::new(read_records(&place)?),
+            program,
+            place,
+            config,
+        };
+        let engine = Self { inner: Arc::new(inner) };
+        engine.inner.watcher.report_to(&engine.inner)?;
+        let recovery = engine.recover()?;
+        Ok((engine, recovery))
+    }
+
+    /// The caller's sessions, oldest first; all of them for root.
+    pub fn sessions(&self, caller: &Caller) -> Vec<SessionView> {
+        let mut found: Vec<_> = self
+            .records()
+            .values()
+            .filter(|record| caller.may_touch(record.owner.uid))
+            .map(SessionView::of)
+            .collect();
+        found.sort_by(|one, other| one.created.cmp(&other.created).then_with(|| one.id.cmp(&other.id)));
+        for view in &mut found {
+            view.memory_bytes = view.pid.and_then(memory_of);
+        }
+        found
+    }
+
+    /// One session, by id, name or an unambiguous beginning of the id.
+    pub fn session(&self, caller: &Caller, which: &str) -> Result<SessionView> {
+        let mut view = SessionView::of(&self.find(caller, which)?);
+        view.memory_bytes = view.pid.and_then(memory_of);
+        Ok(view)
+    }
+
+    /// Where a session's log is. The file is the user's: open it with their rights.
+    pub fn log(&self, caller: &Caller, which: &str) -> Result<PathBuf> {
+        Ok(self.inner.place.log(&self.find(caller, which)?.id))
+    }
+
+    /// What happens from now on.
+    pub fn subscribe(&self) -> std::sync::mpsc::Receiver<EngineEvent> {
+        self.inner.events.subscribe()
+    }
+
+    /// CRIU, and the file that tells it what it once learnt about this kernel. Looked for at first use, so that a machine
+    /// without it can still list and tell what is missing.
+    pub(crate) fn criu(&self) -> Result<&(Criu, PathBuf)> {
+        if let Some(found) = self.inner.criu.get() {
+            return Ok(found);
+        }
+        let criu = Criu::find(self.inner.config.criu.as_deref())?;
+        let kdat = criu.learn_kernel(&self.inner.place.run.join("kdat"))?;
+        Ok(self.inner.criu.get_or_init(|| (criu, kdat)))
+    }
+
+    pub(crate) fn records(&self) -> MutexGuard<'_, BTreeMap<SessionId, Record>> {
+        self.inner.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The record of a session that the caller may touch. Other people's sessions do not exist.
+    pub(crate) fn find(&self, caller: &Caller, which: &str) -> Result<Record> {
+        let records = self.records();
+        let mine = || records.values().filter(|record| caller.may_touch(record.owner.uid));
+        if let Some(record) = mine().find(|record| record.id.as_str() == which) {
+            return Ok(record.clone());
+        }
+        // Root sees everyone's: two people may use the same name.
+        let mut named: Vec<_> = mine().filter(|record| record.name == which).collect();
+        if named.is_empty() && which.len() >= 3 {
+            named = mine().filter(|record| record.id.as_str().starts_with(which)).collect();
+        }
+        match named.as_slice() {
+            [] => Err(LifecycleError::NoSuchSession { which: which.to_owned() }),
+            [record] => Ok((*record).clone()),
+            several => Err(LifecycleError::AmbiguousSession {
+                which: which.to_owned(),
+                fits: several.iter().map(|record| format!("{} ({})", record.name, record.id)).collect(),
+            }),
+        }
+    }
+
+    /// Takes hold of a session and reads its record, which nobody else changes until the hold ends.
+    pub(crate) fn hold(&self, caller: &Caller, which: &str, doing: &'static str) -> Result<(Held, Record)> {
+        let record = self.find(caller, which)?;
+        let held = self.inner.locks.take(&record.id, &record.name, doing)?;
+        let record = self.records().get(&record.id).cloned();
+        match record {
+            Some(record) => Ok((held, record)),
+            None => Err(LifecycleError::NoSuchSession { which: which.to_owned() }),
+        }
+    }
+
+    /// Writes a record, to the disk first.
+    pub(crate) fn save(&self, record: &Record) -> Result<()> {
+        record.write(&self.inner.place.record(&record.id))?;
+        let before = self.records().insert(record.id.clone(), record.clone()).map(|before| before.state);
+        if before != Some(record.state) {
+            self.inner.events.tell(record, EventKind::State(record.state));
+        }
+        Ok(())
+    }
+
+    /// Forgets a session.
+    pub(crate) fn forget(&self, record: &Record) {
+        self.records().remove(&record.id);
+        self.inner.events.tell(record, EventKind::Removed);
+    }
+
+    /// A name that no other session of this user has: the one asked for, or one that is made up.
+    pub(crate) fn free_name(&self, uid: u32, wanted: Option<&str>, id: &SessionId) -> Result<String> {
+        let records = self.records();
+        let taken =
+            |name: &str| records.values().any(|record| record.owner.uid == uid && record.name == name);
+        match wanted {
+            Some(name) => {
+                check_name(name)?;
+                if taken(name) {
+                    return Err(LifecycleError::NameTaken { name: name.to_owned() });
+                }
+                Ok(name.to_owned())
+            }
+            None => Ok(format!("s-{id}")),
+        }
+    }
+}
+
+/// A name becomes part of paths and of thread names.
+fn check_name(name: &str) -> Result<()> {
+    const LONGEST: usize = 64;
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let right = !name.is_empty()
+        && name.len() <= LONGEST
+        && name.bytes().all(letters)
+        && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && !name.ends_with(".lock");
+    if right {
+        return Ok(());
+    }
+    Err(LifecycleError::BadRequest {
+        detail: format!(
+            "a session's name has 1 to {LONGEST} letters, digits, `-`, `_` or `.`, and begins with a letter or digit"
+        ),
+    })
+}
+
+fn read_records(place: &Place) -> Result<BTreeMap<SessionId, Record>> {
+    let mut found = BTreeMap::new();
+    let directory = place.sessions();
+    for item in fs::read_dir(&directory).map_err(io_error("list", &directory))? {
+        let name = item.map_err(io_error("list", &directory))?.file_name();
+        let Some(id) = name.to_str().and_then(|name| SessionId::try_from(name.to_owned()).ok()) else {
+            continue;
+        };
+        let path = place.record(&id);
+        // No record: a session whose start was cut short before it had one. The journal knows it.
+        if path.exists() {
+            found.insert(id, Record::read(&path)?);
+        }
+    }
+    Ok(found)
+}
+
+/// How much memory the processes below this one use, each page counted once as far as the kernel tells cheaply.
+pub(crate) fn memory_of(init: i32) -> Option<u64> {
+    let tree = sandbox::process::tree(init).ok()?;
+    let bytes = tree.iter().filter_map(|process| resident_bytes(process.pid)).sum();
+    Some(bytes)
+}
+
+fn resident_bytes(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(u64::try_from(rustix::param::page_size()).ok()?)
+}
+
+impl Record {
+    /// The first process, if the session is running and it is really there.
+    pub(crate) fn living_init(&self, action: &'static str) -> Result<Identity> {
+        match self.init {
+            Some(init) if self.state == SessionState::Running => Ok(init),
+            _ => Err(LifecycleError::WrongState {
+                session: self.name.clone(),
+                state: self.state.as_str(),
+                action,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_in_paths_and_refs() {
+        for good in ["a", "train-2", "x_1.y", "9"] {
+            check_name(good).unwrap();
+        }
+        for bad in ["", "../x", "a/b", ".a", "-a", "a b", "a\0", "ä", "x.lock", &"a".repeat(65)] {
+            assert_eq!(check_name(bad).unwrap_err().code(), "IJ-L015", "{bad:?}");
+        }
+    }
+}

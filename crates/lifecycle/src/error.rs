@@ -1,0 +1,375 @@
+//! What can go wrong in a pipeline.
+//!
+//! The rules of `cas_core::error` hold here too. An error of an engine keeps the engine's own code, because that is what its
+//! page is about; the variants of this crate are for what only the whole can know.
+
+use std::io;
+use std::path::PathBuf;
+
+use cas_core::StoreError;
+use checkpoint_criu::CriuError;
+use jupyter_bridge::JupyterError;
+use manifest::ManifestError;
+use sandbox::SandboxError;
+
+use crate::preflight::Problem;
+
+/// The result of most calls here.
+pub type Result<T, E = LifecycleError> = std::result::Result<T, E>;
+
+/// What kind of trouble it is; decides exit code and whether trying again can help.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// The caller asked for something that cannot be.
+    Usage,
+    /// There is no such session, snapshot or kernelspec, or none that the caller may see.
+    NotFound,
+    /// It was found out beforehand that this would not work; nothing was touched.
+    Refused,
+    /// The machine is in the way: disk full, permission, a program is missing.
+    Environment,
+    /// Stored bytes are not what was written.
+    Corruption,
+    /// A passphrase or key file is missing or wrong.
+    Key,
+    /// Somebody else is doing or has done something to the same thing.
+    Conflict,
+    /// Our own mistake.
+    Bug,
+}
+
+impl From<cas_core::Class> for Class {
+    fn from(class: cas_core::Class) -> Self {
+        match class {
+            cas_core::Class::Usage => Self::Usage,
+            cas_core::Class::Environment => Self::Environment,
+            cas_core::Class::Corruption => Self::Corruption,
+            cas_core::Class::Key => Self::Key,
+            cas_core::Class::Conflict => Self::Conflict,
+            cas_core::Class::Bug => Self::Bug,
+        }
+    }
+}
+
+/// An error of a pipeline.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LifecycleError {
+    /// The operating system refused.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// A verb: "write", "mount" …
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A manifest in the store.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// CRIU.
+    #[error(transparent)]
+    Criu(#[from] CriuError),
+    /// The sandbox.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// Jupyter's files.
+    #[error(transparent)]
+    Jupyter(#[from] JupyterError),
+    /// No session of the caller's has this id or name.
+    #[error("no session `{which}`")]
+    NoSuchSession {
+        /// What was asked for.
+        which: String,
+    },
+    /// Several sessions begin like this.
+    #[error("`{which}` fits several sessions: {}", fits.join(", "))]
+    AmbiguousSession {
+        /// What was asked for.
+        which: String,
+        /// Their names.
+        fits: Vec<String>,
+    },
+    /// The session is not in a state in which this can be done.
+    #[error("session {session} is {state}, and cannot {action}")]
+    WrongState {
+        /// Its name.
+        session: String,
+        /// The state that it is in.
+        state: &'static str,
+        /// What was asked for.
+        action: &'static str,
+    },
+    /// Another operation on the same session is under way.
+    #[error("session {session} is busy: {doing} is under way")]
+    Busy {
+        /// Its name.
+        session: String,
+        /// What.
+        doing: &'static str,
+    },
+    /// Another session of the caller's has this name.
+    #[error("the name `{name}` is in use")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The request does not make sense.
+    #[error("{detail}")]
+    BadRequest {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The command ended before it was ready.
+    #[error("the command of session {session} ended at once, with status {status}")]
+    EndedAtOnce {
+        /// The session's name.
+        session: String,
+        /// Its exit status, or 128 + signal.
+        status: i32,
+        /// The last lines of its log.
+        log: Vec<String>,
+    },
+    /// A restore failed; the session was brought back to the state from before.
+    #[error("the restore of {commit} failed; session {session} was put back to the state from before")]
+    PutBack {
+        /// The session's name.
+        session: String,
+        /// What should have been restored.
+        commit: String,
+        /// Why it failed.
+        source: Box<LifecycleError>,
+    },
+    /// A restore failed, and so did the way back; the state is safe in the store.
+    #[error(
+        "the restore of {commit} failed; session {session} is suspended, its last state is snapshot {safe}"
+    )]
+    LeftSuspended {
+        /// The session's name.
+        session: String,
+        /// What should have been restored.
+        commit: String,
+        /// The snapshot that holds the last state.
+        safe: String,
+        /// Why it failed.
+        source: Box<LifecycleError>,
+    },
+    /// Files would be overwritten that somebody else changed since.
+    #[error("{} changed since the last snapshot, not by this session", tell_paths(paths))]
+    FilesChanged {
+        /// Which.
+        paths: Vec<PathBuf>,
+    },
+    /// Files are in such a state that CRIU would refuse to restore.
+    #[error("snapshot {commit} cannot be restored as the files are now: {}", files.join("; "))]
+    FilesInTheWay {
+        /// The snapshot.
+        commit: String,
+        /// Which files, and why.
+        files: Vec<String>,
+    },
+    /// A snapshot would fail.
+    #[error("a snapshot would fail: {}", problems.iter().map(|problem| problem.what).collect::<Vec<_>>().join("; "))]
+    Preflight {
+        /// Everything that was found.
+        problems: Vec<Problem>,
+    },
+    /// There is no room.
+    #[error("not enough room in `{}`: {needed} bytes are needed, {available} are free", path.display())]
+    NoRoom {
+        /// Where.
+        path: PathBuf,
+        /// How much.
+        needed: u64,
+        /// How much there is.
+        available: u64,
+    },
+    /// The images ask for more than their owner has.
+    #[error("the images of this snapshot may not be restored for user {uid}: {}", findings.join("; "))]
+    Untrusted {
+        /// For whom.
+        uid: u32,
+        /// What they ask for.
+        findings: Vec<String>,
+    },
+    /// This installation did not make the snapshot.
+    #[error("snapshot {commit} was not made by this installation for user {uid}")]
+    NotSealed {
+        /// The snapshot.
+        commit: String,
+        /// For whom it was to be restored.
+        uid: u32,
+    },
+    /// A snapshot lacks what a restore needs.
+    #[error("snapshot {commit} cannot be restored: {detail}")]
+    BadSnapshot {
+        /// The snapshot.
+        commit: String,
+        /// What is missing or wrong.
+        detail: String,
+    },
+    /// No thread, tag or commit is called this.
+    #[error("no snapshot `{which}`")]
+    NoSuchSnapshot {
+        /// What was asked for.
+        which: String,
+    },
+    /// The machine is not like the one that the snapshot was taken on.
+    #[error("snapshot {commit} cannot be restored on this machine: {}", reasons.join("; "))]
+    Incompatible {
+        /// The snapshot.
+        commit: String,
+        /// What differs.
+        reasons: Vec<String>,
+    },
+    /// A file that the daemon keeps about its sessions cannot be read.
+    #[error("`{}` is damaged: {detail}", path.display())]
+    DamagedRecord {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The quiesce hook failed.
+    #[error("the quiesce command failed with status {status}: {output}")]
+    Quiesce {
+        /// Its exit status.
+        status: i32,
+        /// What it said.
+        output: String,
+    },
+    /// Our own mistake.
+    #[error("{0}; this is a bug, please report it")]
+    Bug(String),
+}
+
+fn tell_paths(paths: &[PathBuf]) -> String {
+    const SHOWN: usize = 5;
+    let mut words: Vec<String> =
+        paths.iter().take(SHOWN).map(|path| format!("`{}`", path.display())).collect();
+    if paths.len() > SHOWN {
+        words.push(format!("{} more", paths.len() - SHOWN));
+    }
+    words.join(", ")
+}
+
+/// For `map_err`: the operating system refused to do `action` on `path`.
+pub(crate) fn io_error<E: Into<io::Error>>(
+    action: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(E) -> LifecycleError {
+    let path = path.into();
+    move |source| LifecycleError::Io { action, path, source: source.into() }
+}
+
+impl LifecycleError {
+    /// Stable; a page in `docs/errors/`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.code(),
+            Self::Manifest(error) => error.code(),
+            Self::Criu(error) => error.code(),
+            Self::Sandbox(error) => error.code(),
+            Self::Jupyter(error) => error.code(),
+            Self::Io { .. } => "IJ-L001",
+            Self::NoSuchSession { .. } => "IJ-L010",
+            Self::AmbiguousSession { .. } => "IJ-L011",
+            Self::WrongState { .. } => "IJ-L012",
+            Self::Busy { .. } => "IJ-L013",
+            Self::NameTaken { .. } => "IJ-L014",
+            Self::BadRequest { .. } => "IJ-L015",
+            Self::EndedAtOnce { .. } => "IJ-L016",
+            Self::PutBack { .. } => "IJ-L020",
+            Self::LeftSuspended { .. } => "IJ-L021",
+            Self::FilesChanged { .. } => "IJ-L030",
+            Self::FilesInTheWay { .. } => "IJ-L031",
+            Self::Preflight { .. } => "IJ-L040",
+            Self::NoRoom { .. } => "IJ-L041",
+            Self::Quiesce { .. } => "IJ-L042",
+            Self::Untrusted { .. } => "IJ-L050",
+            Self::NotSealed { .. } => "IJ-L051",
+            Self::BadSnapshot { .. } => "IJ-L060",
+            Self::NoSuchSnapshot { .. } => "IJ-L061",
+            Self::Incompatible { .. } => "IJ-L062",
+            Self::DamagedRecord { .. } => "IJ-L070",
+            Self::Bug(_) => "IJ-L099",
+        }
+    }
+
+    /// What kind of trouble it is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Store(error) => error.class().into(),
+            Self::Manifest(_) | Self::BadSnapshot { .. } | Self::DamagedRecord { .. } => Class::Corruption,
+            Self::Jupyter(_)
+            | Self::WrongState { .. }
+            | Self::BadRequest { .. }
+            | Self::EndedAtOnce { .. } => Class::Usage,
+            Self::NoSuchSession { .. } | Self::NoSuchSnapshot { .. } => Class::NotFound,
+            Self::AmbiguousSession { .. } => Class::Usage,
+            Self::Busy { .. } | Self::NameTaken { .. } | Self::FilesChanged { .. } => Class::Conflict,
+            Self::FilesInTheWay { .. }
+            | Self::Preflight { .. }
+            | Self::Untrusted { .. }
+            | Self::NotSealed { .. }
+            | Self::Incompatible { .. } => Class::Refused,
+            Self::PutBack { source, .. } | Self::LeftSuspended { source, .. } => source.class(),
+            Self::Criu(_)
+            | Self::Sandbox(_)
+            | Self::Io { .. }
+            | Self::NoRoom { .. }
+            | Self::Quiesce { .. } => Class::Environment,
+            Self::Bug(_) => Class::Bug,
+        }
+    }
+
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint().map(str::to_owned),
+            Self::Manifest(error) => error.hint().map(str::to_owned),
+            Self::Criu(error) => error.hint(),
+            Self::Sandbox(error) => error.hint(),
+            Self::Jupyter(error) => error.hint(),
+            Self::NoSuchSession { .. } => Some("`infinijup ps` lists your sessions".to_owned()),
+            Self::AmbiguousSession { .. } => Some("give more of the id, or the whole name".to_owned()),
+            Self::Busy { .. } => Some("wait for it to end, then try again".to_owned()),
+            Self::NameTaken { .. } => Some("choose another name, or remove that session".to_owned()),
+            Self::EndedAtOnce { log, .. } if !log.is_empty() => {
+                Some(format!("its log ends with: {}", log.join(" / ")))
+            }
+            Self::PutBack { source, .. } => source.hint(),
+            Self::LeftSuspended { session, .. } => {
+                Some(format!("`infinijup resume {session}` tries again to bring it up"))
+            }
+            Self::FilesChanged { .. } => Some(
+                "keep a copy of them, then use --force: they are kept in the automatic snapshot too"
+                    .to_owned(),
+            ),
+            Self::Preflight { problems } => Some(
+                problems
+                    .iter()
+                    .map(|problem| {
+                        format!(
+                            "{} ({}): {}; {}",
+                            problem.comm, problem.pid, problem.evidence, problem.way_out
+                        )
+                    })
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            ),
+            Self::NoRoom { .. } => {
+                Some("free some space, or run `infinijup store gc` on the store".to_owned())
+            }
+            Self::NotSealed { .. } => Some(
+                "only root may restore a snapshot that came from elsewhere, after a look at it".to_owned(),
+            ),
+            Self::NoSuchSnapshot { .. } => Some("`infinijup history` lists them".to_owned()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Looking without touching: history, differences, and what this machine can do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::caller::Caller;
+use crate::diff::{self, Diff};
+use crate::doctor::{self, Finding, Machine};
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+use crate::record::Network;
+use crate::request::{FilePolicy, SnapshotRequest, Start, StartRequest, StopRequest};
+use crate::steps::NoWatch;
+use crate::view::CommitView;
+
+impl Engine {
+    /// The snapshots of one session's thread, newest first; of all the caller's threads if none is named.
+    pub fn history(&self, caller: &Caller, which: Option<&str>) -> Result<Vec<CommitView>> {
+        let (uid, heads) = match which {
+            Some(which) => {
+                let record = self.find(caller, which)?;
+                (record.owner.uid, record.head_id()?.into_iter().collect())
+            }
+            None => {
+                let store = self.inner.stores.open(caller.uid())?;
+                (caller.uid(), store.threads()?.into_iter().map(|(_, head)| head).collect::<Vec<_>>())
+            }
+        };
+        let store = self.inner.stores.open(uid)?;
+        let tags = store.tags()?;
+        let mut commits = Vec::new();
+        for (id, commit) in store.log(heads) {
+            let commit = commit?;
+            let bytes = store.load(&id).map(|(_, snapshot)| snapshot.bytes()).unwrap_or(0);
+            commits.push(CommitView {
+                id,
+                parents: commit.parents,
+                thread: commit.thread.to_string(),
+                time: commit.time,
+                message: commit.message,
+                reason: commit.reason.to_string(),
+                tags: tags.iter().filter(|(_, at)| *at == id).map(|(tag, _)| tag.clone()).collect(),
+                bytes,
+            });
+        }
+        Ok(commits)
+    }
+
+    /// What changed between two of the caller's snapshots.
+    pub fn diff(&self, caller: &Caller, a: &str, b: &str) -> Result<Diff> {
+        let store = self.inner.stores.open(caller.uid())?;
+        let load = |which: &str| {
+            let id = store.resolve(which)?;
+            Ok::<_, LifecycleError>((id.to_string(), store.load(&id)?.1))
+        };
+        let ((a, before), (b, after)) = (load(a)?, load(b)?);
+        diff::diff(store.store(), (&a, &before), (&b, &after))
+    }
+
+    /// What this machine can and cannot do, with a real snapshot and restore as the last item.
+    pub fn doctor(&self) -> Vec<Finding> {
+        let machine = Machine {
+            state_dir: &self.inner.place.state,
+            run_dir: &self.inner.place.run,
+            criu: self.criu().ok().map(|(criu, _)| criu),
+            program: Some(&self.inner.program),
+        };
+        doctor::doctor(&machine, &mut || self.trial().map_err(|error| explain(&error)))
+    }
+
+    /// Why nothing can be snapshotted or restored here, if that is so.
+    pub fn unable(&self) -> Option<LifecycleError> {
+        self.criu().err()
+    }
+
+    /// Where a user's store is.
+    pub fn store_directory(&self, uid: u32) -> PathBuf {
+        self.inner.place.user(uid).join("store")
+    }
+
+    /// CRIU's version, if there is one.
+    pub fn criu_version(&self) -> Option<String> {
+        let (major, minor, sub) = self.criu().ok()?.0.probe().ok()?.version;
+        Some(format!("{major}.{minor}.{sub}"))
+    }
+
+    /// Starts a small session, suspends it, resumes it and removes it, through the same pipelines as any other.
+    fn trial(&self) -> Result<String> {
+        let root = Caller::by_uid(0)?;
+        let request = StartRequest {
+            name: None,
+            start: Start::Command(["sleep", "1000"].map(Into::into).into()),
+            cwd: "/".into(),
+            env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+            network: Network::Private,
+            outside: false,
+            workspace: Some(self.inner.place.run.join("netns")),
+            files: FilePolicy::None,
+            memory_limit: None,
+            pids_limit: None,
+            sidecars: Vec::new(),
+        };
+        let session = self.start(&root, request, &NoWatch)?;
+        let id = session.id.as_str();
+        let result = self.snapshot(&root, id, &SnapshotRequest::default(), &NoWatch).and_then(|snapshot| {
+            let rolled = crate::request::RollbackRequest {
+                to: snapshot.commit.to_string(),
+                force: true,
+                files: false,
+            };
+            self.rollback(&root, id, &rolled, &NoWatch)?;
+            Ok(format!("a process was dumped in {} ms and restored", snapshot.frozen.as_millis()))
+        });
+        let stopped = self.stop(&root, id, StopRequest { grace: Duration::from_secs(1) });
+        self.remove(&root, id)?;
+        self.inner.stores.open(0)?.delete_thread(&session.thread)?;
+        stopped?;
+        result
+    }
+}
+
+/// The error with its causes, in one line.
+fn explain(error: &LifecycleError) -> String {
+    let mut text = error.to_string();
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,109 @@
+//! What can be asked of the engine.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Network;
+
+/// Which files belong to a session's snapshots.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "policy", rename_all = "lowercase")]
+pub enum FilePolicy {
+    /// The notebook, and every file that a process of the session has open for writing.
+    Open,
+    /// The working directory too.
+    Tree {
+        /// Patterns of what is captured; everything if empty.
+        include: Vec<String>,
+        /// Patterns of what is not.
+        exclude: Vec<String>,
+        /// Larger directories are refused.
+        max_bytes: u64,
+    },
+    /// None.
+    None,
+}
+
+/// What a session is to run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// A command.
+    Command(Vec<OsString>),
+    /// A Jupyter kernel of this kernelspec.
+    Kernel {
+        /// Its name; `python3` if none.
+        spec: Option<String>,
+    },
+}
+
+/// A new session.
+#[derive(Clone, Debug)]
+pub struct StartRequest {
+    /// How people call it; made up if `None`.
+    pub name: Option<String>,
+    /// What runs in it.
+    pub start: Start,
+    /// Where.
+    pub cwd: PathBuf,
+    /// With which environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Its network.
+    pub network: Network,
+    /// Whether a private network has a way out.
+    pub outside: bool,
+    /// The directory that a branch gets its own copy of; the working directory if `None`.
+    pub workspace: Option<PathBuf>,
+    /// Which files belong to its snapshots.
+    pub files: FilePolicy,
+    /// Bytes of memory that it may use.
+    pub memory_limit: Option<u64>,
+    /// Processes and threads that it may have.
+    pub pids_limit: Option<u64>,
+    /// Further commands that run beside it, and are captured with it.
+    pub sidecars: Vec<Vec<OsString>>,
+}
+
+/// A snapshot.
+#[derive(Clone, Default, Debug)]
+pub struct SnapshotRequest {
+    /// What its author says about it.
+    pub message: String,
+    /// A tag to set on it.
+    pub tag: Option<String>,
+    /// Another policy for files than the session's, for this snapshot.
+    pub files: Option<FilePolicy>,
+    /// A command that is run inside before the freeze, to bring things to rest.
+    pub quiesce: Option<Vec<OsString>>,
+}
+
+/// A way back.
+#[derive(Clone, Debug)]
+pub struct RollbackRequest {
+    /// A commit, thread, tag or `thread~2`.
+    pub to: String,
+    /// Overwrite files that somebody else changed.
+    pub force: bool,
+    /// Put files back too.
+    pub files: bool,
+}
+
+/// A new session from a snapshot of another.
+#[derive(Clone, Default, Debug)]
+pub struct BranchRequest {
+    /// From which snapshot; a new one is taken if `None`.
+    pub from: Option<String>,
+    /// The new session's name; with a count above one, a number is added.
+    pub name: Option<String>,
+    /// How many; 1 if 0.
+    pub count: u32,
+}
+
+/// An end.
+#[derive(Clone, Copy, Debug)]
+pub struct StopRequest {
+    /// How long processes have between SIGTERM and SIGKILL.
+    pub grace: Duration,
+}

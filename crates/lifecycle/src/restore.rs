@@ -1,0 +1,303 @@
+//! Processes out of images: what a rollback, a resume and a branch have in common.
+//!
+//! The order is always the same. Images are found or laid out, everything about them is checked ([`Engine::aim`]) while
+//! whatever runs still runs; only then does the caller end the old tree, put files back and call
+//! [`Engine::restore_processes`].
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cas_core::ObjectId;
+use checkpoint_criu::images::{FileKind, Images, rewrite};
+use checkpoint_criu::{Event, ExternalMount, Hooks, RestoreOptions, Runner};
+use manifest::host::{Verdict, compare};
+use manifest::snapshot::HostSection;
+use manifest::{Commit, Snapshot};
+use rustix::process::Signal;
+use sandbox::process::Identity;
+use sandbox::{BOX_DIR, NetworkNamespace, Root, User, as_user};
+
+use crate::caller::Caller;
+use crate::dump::NETWORK_KEY;
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result, io_error};
+use crate::history::UserStore;
+use crate::materialise::lay_out;
+use crate::place::LOG;
+use crate::record::{Network, Record};
+use crate::staging::{PlainImages, Staged};
+use crate::steps::{StepProgress, Steps, Watch};
+use crate::trust::{self, Expectations, ExpectedMount};
+use crate::workspace::Listing;
+
+/// How long what a failed restore left behind may take to end.
+const KILL_LIMIT: Duration = Duration::from_secs(60);
+
+/// A state to go to: found, laid out, checked.
+pub(crate) struct Aim {
+    pub(crate) commit: ObjectId,
+    pub(crate) files: Listing,
+    pub(crate) images: PlainImages,
+    /// What the images are kept under.
+    pub(crate) key: String,
+}
+
+impl Engine {
+    /// Finds a snapshot and sees whether it may and can be restored into this session.
+    pub(crate) fn aim(
+        &self,
+        caller: &Caller,
+        record: &Record,
+        store: &UserStore,
+        commit: ObjectId,
+        steps: &mut Steps<'_>,
+    ) -> Result<Aim> {
+        let (head, snapshot) = store.load(&commit)?;
+        if !caller.is_root() {
+            self.inner.sealer.check(record.owner.uid, &commit.to_string())?;
+        }
+        self.check_host(&commit, &snapshot)?;
+        let watch = steps.watch();
+        let images =
+            steps.run("lay out images", || self.images_of(store, &head, &commit, &snapshot, watch))?;
+        steps.run("check images", || {
+            trust::check_images(images.path(), &record.owner, &expectations(record))
+        })?;
+        let files = Listing::of_snapshot(store.store(), &snapshot)?;
+        Ok(Aim { commit, files, images, key: head.snapshot.to_string() })
+    }
+
+    /// Plain images: those that are still there from the dump, or laid out from the store.
+    fn images_of(
+        &self,
+        store: &UserStore,
+        head: &Commit,
+        commit: &ObjectId,
+        snapshot: &Snapshot,
+        watch: &dyn Watch,
+    ) -> Result<PlainImages> {
+        let key = head.snapshot.to_string();
+        if let Some(images) = self.inner.stages.cached(&key) {
+            return Ok(PlainImages::Kept(images));
+        }
+        let staged = self.inner.stages.stage(snapshot.bytes())?;
+        let progress = StepProgress::new(watch, "lay out images");
+        lay_out(store.store(), &commit.short(), snapshot, staged.path(), &progress)?;
+        Ok(self.inner.stages.keep(staged, &key))
+    }
+
+    fn check_host(&self, commit: &ObjectId, snapshot: &Snapshot) -> Result<()> {
+        let Some(taken) = snapshot.get::<HostSection>()? else {
+            return Err(LifecycleError::BadSnapshot {
+                commit: commit.short(),
+                detail: "it does not say which machine it was taken on".to_owned(),
+            });
+        };
+        match compare(&taken.fingerprint, &self.fingerprint()?) {
+            Verdict::Incompatible(reasons) => Err(LifecycleError::Incompatible {
+                commit: commit.short(),
+                reasons: reasons.into_iter().map(|reason| reason.sentence).collect(),
+            }),
+            Verdict::Same | Verdict::Compatible(_) => Ok(()),
+        }
+    }
+
+    /// Makes the processes. On an error none of them is left.
+    pub(crate) fn restore_processes(
+        &self,
+        record: &mut Record,
+        images: &Path,
+        file_locks: bool,
+        steps: &mut Steps<'_>,
+    ) -> Result<()> {
+        let result = steps.run("restore", || self.restore_tree(record, images, file_locks));
+        match result {
+            Ok(init) => {
+                record.init = Some(init);
+                self.forward(record)
+            }
+            Err(error) => {
+                if let Ok(Some(cgroup)) = sandbox::Cgroup::open(record.id.as_str()) {
+                    // What cannot be ended is found again by the next attempt, which begins with the same call.
+                    let _still_there = cgroup.kill(KILL_LIMIT);
+                }
+                record.init = None;
+                Err(error)
+            }
+        }
+    }
+
+    fn restore_tree(&self, record: &mut Record, images: &Path, file_locks: bool) -> Result<Identity> {
+        let (criu, kdat) = self.criu()?;
+        let place = &self.inner.place;
+        let cgroup = self.cgroup(record)?;
+        let leftover = !cgroup.processes().is_empty();
+        if leftover && !cgroup.kill(KILL_LIMIT)? {
+            return Err(LifecycleError::Bug(format!("processes of session {} do not end", record.id)));
+        }
+        let rewritten = self.own_paths(record, images)?;
+        let images = rewritten.as_ref().map_or(images, |staged| staged.path());
+        let (root, network) = if record.attached {
+            (None, None)
+        } else {
+            self.make_network(record)?;
+            self.lengthen_log(record, images)?;
+            let network = match record.network {
+                Network::Private => {
+                    let netns = NetworkNamespace::open(&place.netns(&record.id))?;
+                    Some((NETWORK_KEY.to_owned(), netns.fd()?))
+                }
+                Network::Host => None,
+            };
+            (Some(Root::at(&place.root(&record.id))?), network)
+        };
+        let options = RestoreOptions {
+            images: images.to_owned(),
+            log_dir: place.criu_log(&record.id),
+            root: root.as_ref().map(|root| root.path().to_owned()),
+            mounts: record
+                .mounts
+                .iter()
+                .map(|mount| ExternalMount { key: mount.key.clone(), path: mount.source.clone() })
+                .collect(),
+            network,
+            file_locks,
+            unix_sockets: false,
+            by_path: false,
+            shell_job: record.attached,
+            time_limit: self.inner.config.criu_limit,
+            // In the session's cgroup, so that the processes are born there, and found there if we end in between.
+            runner: Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, Some(&cgroup))),
+        };
+        let mut hooks =
+            RestoreHooks { user: &record.owner, expected: expectations(record), pid: None, failure: None };
+        let restored = criu.restore(&options, &mut hooks);
+        if let Some(failure) = hooks.failure {
+            return Err(failure);
+        }
+        let pid = restored?.pid;
+        Identity::of(pid)?
+            .ok_or_else(|| LifecycleError::Bug(format!("process {pid} was restored and was gone at once")))
+    }
+
+    /// Images in which the files that the session has private copies of lead to those; `None` if it has none.
+    fn own_paths(&self, record: &Record, images: &Path) -> Result<Option<Staged>> {
+        if record.outside_copies.is_empty() {
+            return Ok(None);
+        }
+        let mut names = BTreeMap::new();
+        for file in Images::open(images)?.files()? {
+            if let FileKind::Reg(regular) = &file.kind
+                && let Some((_, copy)) = record.outside_copies.iter().find(|(path, _)| path == regular.path())
+            {
+                names.insert(file.id, copy.clone());
+            }
+        }
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let staged = self.inner.stages.stage(0)?;
+        for item in fs::read_dir(images).map_err(io_error("list", images))? {
+            let name = item.map_err(io_error("list", images))?.file_name();
+            let (from, to) = (images.join(&name), staged.path().join(&name));
+            if name == "files.img" {
+                fs::copy(&from, &to).map_err(io_error("copy", &from))?;
+            } else {
+                symlink(&from, &to).map_err(io_error("link", &to))?;
+            }
+        }
+        rewrite::set_paths(staged.path(), &names)?;
+        Ok(Some(staged))
+    }
+
+    /// The log only grows and is not part of a snapshot; but CRIU refuses a file that is shorter than it was.
+    fn lengthen_log(&self, record: &Record, images: &Path) -> Result<()> {
+        let inside = Path::new(BOX_DIR).join(LOG);
+        let mut wanted = None;
+        for file in Images::open(images)?.files()? {
+            if let FileKind::Reg(regular) = &file.kind
+                && regular.path() == inside
+            {
+                wanted = wanted.max(regular.size);
+            }
+        }
+        let path = self.inner.place.log(&record.id);
+        let wanted = wanted.unwrap_or(0);
+        as_user(&record.owner, || lengthen(&path, wanted))?.map_err(io_error("lengthen", &path))
+    }
+}
+
+fn lengthen(path: &Path, wanted: u64) -> std::io::Result<()> {
+    let log = fs::OpenOptions::new().append(true).create(true).open(path)?;
+    if log.metadata()?.len() < wanted { log.set_len(wanted) } else { Ok(()) }
+}
+
+/// What the images of this session may ask for.
+pub(crate) fn expectations(record: &Record) -> Expectations {
+    Expectations {
+        mounts: record
+            .mounts
+            .iter()
+            .map(|mount| ExpectedMount {
+                key: mount.key.clone(),
+                inside: mount.inside.clone(),
+                source: mount.source.clone(),
+            })
+            .collect(),
+        network: (!record.attached && record.network == Network::Private).then(|| NETWORK_KEY.to_owned()),
+        root: PathBuf::from("/"),
+        boxed: !record.attached,
+    }
+}
+
+/// Connections of the images that are closed by a restore, for people.
+pub(crate) fn closed_connections(images: &Path) -> Result<Vec<String>> {
+    let mut closed = Vec::new();
+    for file in Images::open(images)?.files()? {
+        if let FileKind::Inet(socket) = &file.kind
+            && socket.is_established()
+            && let Some(address) = socket.destination()
+            && !address.is_loopback()
+        {
+            closed.push(format!("{address}:{}", socket.dst_port));
+        }
+    }
+    closed.sort();
+    closed.dedup();
+    Ok(closed)
+}
+
+/// Looks at what CRIU really made, while it is still stopped: a path may have been exchanged after the images were checked.
+struct RestoreHooks<'a> {
+    user: &'a User,
+    expected: Expectations,
+    pid: Option<i32>,
+    failure: Option<LifecycleError>,
+}
+
+impl Hooks for RestoreHooks<'_> {
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        let pid = match (event, self.pid) {
+            (Event::PostRestore { pid }, _) => {
+                self.pid = Some(*pid);
+                return Ok(());
+            }
+            (Event::PreResume, Some(pid)) => pid,
+            _ => return Ok(()),
+        };
+        match trust::check_restored(pid, self.user, &self.expected) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                if let Ok(Some(identity)) = Identity::of(pid) {
+                    let _gone = identity.signal(Signal::KILL);
+                }
+                let text = error.to_string();
+                self.failure = Some(error);
+                Err(text)
+            }
+        }
+    }
+}

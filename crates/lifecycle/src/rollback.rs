@@ -1,0 +1,307 @@
+//! The way back: a session's processes and files become what they were at a snapshot.
+//!
+//! Everything that could fail is tried first, with the old processes running. They are then stopped and snapshotted, and
+//! ended only when that automatic snapshot is durable. If the restore fails after that, the automatic snapshot is brought
+//! up again; if even that fails, the session is suspended at it. History only grows: a rollback is a commit with two
+//! parents, the state that was left and the one that was gone back to.
+
+use std::path::PathBuf;
+
+use cas_core::ObjectId;
+use checkpoint_criu::Leave;
+use manifest::CommitReason;
+
+use crate::caller::Caller;
+use crate::dump::{DumpPlan, places};
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+use crate::history::UserStore;
+use crate::journal::{Entry, Phase};
+use crate::record::{Record, SessionState};
+use crate::request::{FilePolicy, RollbackRequest};
+use crate::restore::{Aim, closed_connections};
+use crate::snapshot::{Kept, Why};
+use crate::steps::{NoWatch, StepProgress, Steps, Watch};
+use crate::view::RollbackOutcome;
+use crate::watch::EventKind;
+use crate::workspace::{self, CaptureRequest, Listing, PutBack};
+
+/// Where a session can go back to if a restore fails.
+pub(crate) struct Safe {
+    pub(crate) commit: ObjectId,
+    pub(crate) files: Listing,
+}
+
+impl Engine {
+    /// Puts a session back to a snapshot.
+    pub fn rollback(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: &RollbackRequest,
+        watch: &dyn Watch,
+    ) -> Result<RollbackOutcome> {
+        let (_held, mut record) = self.hold(caller, which, "a rollback")?;
+        let mut steps = Steps::new(watch);
+        let store = self.inner.stores.open(record.owner.uid)?;
+        let target = store.resolve(&request.to)?;
+        let aim = self.aim(caller, &record, &store, target, &mut steps)?;
+        let (touches, changed_by_others) =
+            steps.run("check files", || self.plan_files(&record, &store, &aim, request))?;
+        let closed_connections = closed_connections(aim.images.path())?;
+
+        let (entry, safe, automatic) = match record.state {
+            SessionState::Running => {
+                let (entry, kept) = self.stop_and_keep(
+                    &mut record,
+                    &store,
+                    &touches,
+                    CommitReason::BeforeRollback,
+                    &mut steps,
+                )?;
+                entry.enter(&Phase::Ending {
+                    safe: kept.commit.to_string(),
+                    then: Some(target.to_string()),
+                })?;
+                steps.run("end the old processes", || self.end_tree(&record))?;
+                record.init = None;
+                entry
+                    .enter(&Phase::Restoring { commit: target.to_string(), safe: kept.commit.to_string() })?;
+                let automatic = Some(kept.commit);
+                (entry, Safe { commit: kept.commit, files: kept.files }, automatic)
+            }
+            SessionState::Suspended | SessionState::Ended | SessionState::Failed => {
+                let commit = record.head_id()?.unwrap_or(target);
+                let phase = Phase::Restoring { commit: target.to_string(), safe: commit.to_string() };
+                let entry = self.inner.journal.begin(&record.id, &phase)?;
+                let files = self.parent_files(&store, &record)?;
+                (entry, Safe { commit, files }, None)
+            }
+            SessionState::Starting => {
+                return Err(LifecycleError::WrongState {
+                    session: record.name,
+                    state: record.state.as_str(),
+                    action: "go back",
+                });
+            }
+        };
+        let commit = self.bring_up(&mut record, &store, &aim, &safe, request.files, entry, &mut steps)?;
+        self.inner.events.tell(&record, EventKind::RolledBack { commit: target.to_string() });
+        Ok(RollbackOutcome {
+            commit,
+            automatic,
+            changed_by_others,
+            closed_connections,
+            warnings: Vec::new(),
+            steps: steps.timings(),
+        })
+    }
+
+    /// What the files would need, and whether that may be done. Nothing is touched.
+    pub(crate) fn plan_files(
+        &self,
+        record: &Record,
+        store: &UserStore,
+        aim: &Aim,
+        request: &RollbackRequest,
+    ) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+        if !request.files {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let places = places(record);
+        let head = self.parent_files(store, record)?;
+        let open = match record.init {
+            Some(init) => {
+                let tree = sandbox::process::tree(init.pid)?;
+                let pids: Vec<i32> = tree.iter().map(|process| process.pid).collect();
+                workspace::open_files(&pids, &places)?
+            }
+            None => Vec::new(),
+        };
+        let put_back = PutBack {
+            store: store.store(),
+            user: &record.owner,
+            places: &places,
+            policy: &record.files,
+            to: &aim.files,
+            head: Some(&head),
+            open: &open,
+        };
+        let plan = put_back.plan()?;
+        if !plan.blocked.is_empty() {
+            let files = plan.blocked.iter().map(|file| format!("`{}` {}", file.path.display(), file.reason));
+            return Err(LifecycleError::FilesInTheWay { commit: aim.commit.short(), files: files.collect() });
+        }
+        if !request.force && !plan.changed_by_others.is_empty() {
+            return Err(LifecycleError::FilesChanged { paths: plan.changed_by_others });
+        }
+        Ok((plan.touches(), plan.changed_by_others))
+    }
+
+    /// Stops the tree and keeps its state. When this returns, the tree stands still, and its state is durable and the
+    /// session's newest snapshot; on an error it runs.
+    pub(crate) fn stop_and_keep(
+        &self,
+        record: &mut Record,
+        store: &UserStore,
+        named: &[PathBuf],
+        reason: CommitReason,
+        steps: &mut Steps<'_>,
+    ) -> Result<(Entry, Kept)> {
+        let init = record.living_init("be snapshotted")?;
+        let parent = self.parent_files(store, record)?;
+        let policy = record.files.clone();
+        let entry =
+            self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None, images: PathBuf::new() })?;
+        let plan = DumpPlan { record, leave: Leave::Stopped, policy: &policy, named, parent: &parent };
+        let kept = self
+            .dump(&plan, &entry, steps)
+            .and_then(|taken| self.keep(record, taken, store, &Why::automatic(reason), steps));
+        match kept {
+            Ok(kept) => {
+                record.head = Some(kept.commit.to_string());
+                match self.save(record) {
+                    Ok(()) => Ok((entry, kept)),
+                    Err(error) => {
+                        let _gone = checkpoint_criu::release(init.pid);
+                        Err(error)
+                    }
+                }
+            }
+            Err(error) => {
+                let _gone = checkpoint_criu::release(init.pid);
+                self.running(record);
+                entry.done()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Files and processes of `aim`, or else of `safe`. The session has no processes when this is called, and its journal
+    /// says `Restoring`. Returns the session's new head.
+    #[expect(clippy::too_many_arguments, reason = "each is one thing that a way back needs")]
+    pub(crate) fn bring_up(
+        &self,
+        record: &mut Record,
+        store: &UserStore,
+        aim: &Aim,
+        safe: &Safe,
+        files: bool,
+        entry: Entry,
+        steps: &mut Steps<'_>,
+    ) -> Result<ObjectId> {
+        let result = self
+            .try_bring_up(record, store, aim, safe, files, steps)
+            .and_then(|()| self.write_rollback(record, store, aim, safe));
+        let error = match result {
+            Ok(head) => {
+                record.head = Some(head.to_string());
+                record.state = SessionState::Running;
+                record.exit = None;
+                self.save(record)?;
+                self.running(record);
+                entry.done()?;
+                return Ok(head);
+            }
+            Err(error) => error,
+        };
+        self.end_tree(record)?;
+        // They may be what failed: the next attempt lays them out from the store, which checks every byte.
+        self.inner.stages.forget(&aim.key);
+        record.init = None;
+        record.head = Some(safe.commit.to_string());
+        let root = Caller::by_uid(0)?;
+        let back = if aim.commit == safe.commit {
+            None
+        } else {
+            let mut quiet = Steps::new(&NoWatch);
+            self.aim(&root, record, store, safe.commit, &mut quiet)
+                .and_then(|aim| self.try_bring_up(record, store, &aim, safe, files, &mut quiet))
+                .ok()
+        };
+        let (session, commit, source) = (record.name.clone(), aim.commit.short(), Box::new(error));
+        if back.is_some() {
+            record.state = SessionState::Running;
+            self.save(record)?;
+            self.running(record);
+            entry.done()?;
+            return Err(LifecycleError::PutBack { session, commit, source });
+        }
+        self.set_down(record, SessionState::Suspended)?;
+        entry.done()?;
+        Err(LifecycleError::LeftSuspended { session, commit, safe: safe.commit.short(), source })
+    }
+
+    fn try_bring_up(
+        &self,
+        record: &mut Record,
+        store: &UserStore,
+        aim: &Aim,
+        safe: &Safe,
+        files: bool,
+        steps: &mut Steps<'_>,
+    ) -> Result<()> {
+        if files {
+            steps.run("put files back", || self.put_files_back(record, store, &aim.files, &safe.files))?;
+        }
+        self.restore_processes(record, aim.images.path(), true, steps)
+    }
+
+    /// Makes the files what `to` says. What would be overwritten and is in no snapshot yet is kept first.
+    fn put_files_back(&self, record: &Record, store: &UserStore, to: &Listing, kept: &Listing) -> Result<()> {
+        let places = places(record);
+        let put_back = PutBack {
+            store: store.store(),
+            user: &record.owner,
+            places: &places,
+            policy: &record.files,
+            to,
+            head: None,
+            open: &[],
+        };
+        let uncovered = put_back.uncovered(kept)?;
+        if uncovered.is_empty() {
+            put_back.run(kept)?;
+            return Ok(());
+        }
+        let mut all = self.keep_files(record, store, &uncovered)?;
+        all.merge(kept.clone());
+        put_back.run(&all)?;
+        Ok(())
+    }
+
+    /// A commit of nothing but files, on a thread of its own, for what no other snapshot holds.
+    fn keep_files(&self, record: &Record, store: &UserStore, named: &[PathBuf]) -> Result<Listing> {
+        let places = places(record);
+        let staged = self.inner.stages.stage(0)?;
+        let session = store.write(&[])?;
+        let request = CaptureRequest {
+            user: &record.owner,
+            places: &places,
+            policy: &FilePolicy::None,
+            named,
+            staging: staged.files(),
+            parent: &Listing::default(),
+        };
+        let pending = workspace::begin(&request, &[])?;
+        let captured = pending.finish(&session, &StepProgress::new(&NoWatch, "store files"))?;
+        let snapshot = store.commit_files(
+            session,
+            &record.thread,
+            &record.owner,
+            &captured.workspace,
+            &captured.outside,
+        )?;
+        Listing::of_snapshot(store.store(), &snapshot)
+    }
+
+    /// The commit that says that the session went back. Its state is that of the target: nothing is stored twice.
+    fn write_rollback(&self, record: &Record, store: &UserStore, aim: &Aim, safe: &Safe) -> Result<ObjectId> {
+        if aim.commit == safe.commit {
+            return Ok(aim.commit);
+        }
+        let (commit, _) = store.commit_rollback(&record.thread, &safe.commit, &aim.commit, &record.owner)?;
+        self.inner.sealer.seal(record.owner.uid, &commit.to_string())?;
+        Ok(commit)
+    }
+}

@@ -1,0 +1,202 @@
+//! A snapshot: everything that a session is, into the store, while it works on.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cas_core::ObjectId;
+use checkpoint_criu::Leave;
+use manifest::snapshot::{HostSection, NotCaptured};
+use manifest::{CommitReason, Snapshot, TypedSection};
+
+use crate::caller::Caller;
+use crate::dump::{DumpPlan, Taken};
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+use crate::exec::exit_code;
+use crate::history::{NewCommit, UserStore};
+use crate::ingest::ingest_images;
+use crate::journal::Phase;
+use crate::record::Record;
+use crate::request::SnapshotRequest;
+use crate::section::SessionSection;
+use crate::steps::{StepProgress, Steps, Watch};
+use crate::view::{NotCapturedView, SnapshotOutcome};
+use crate::watch::EventKind;
+use crate::workspace::Listing;
+
+/// How long a quiesce command may take.
+const QUIESCE_SECONDS: &str = "60";
+
+/// A snapshot that is in the store, durable and named.
+pub(crate) struct Kept {
+    pub(crate) commit: ObjectId,
+    pub(crate) files: Listing,
+    pub(crate) memory_bytes: u64,
+    pub(crate) new_bytes: u64,
+    pub(crate) not_captured: Vec<NotCaptured>,
+}
+
+/// Why, and in whose words, a commit is made.
+pub(crate) struct Why<'a> {
+    pub(crate) reason: CommitReason,
+    pub(crate) message: &'a str,
+    pub(crate) tag: Option<&'a str>,
+}
+
+impl Why<'_> {
+    pub(crate) fn automatic(reason: CommitReason) -> Self {
+        Self { reason, message: "", tag: None }
+    }
+}
+
+impl Engine {
+    /// Takes a snapshot of a running session, which goes on.
+    pub fn snapshot(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: &SnapshotRequest,
+        watch: &dyn Watch,
+    ) -> Result<SnapshotOutcome> {
+        let (_held, mut record) = self.hold(caller, which, "a snapshot")?;
+        let why =
+            Why { reason: CommitReason::Manual, message: &request.message, tag: request.tag.as_deref() };
+        self.snapshot_held(&mut record, request, &why, Steps::new(watch))
+    }
+
+    /// The same, for an operation that already has hold of the session.
+    pub(crate) fn snapshot_held(
+        &self,
+        record: &mut Record,
+        request: &SnapshotRequest,
+        why: &Why<'_>,
+        mut steps: Steps<'_>,
+    ) -> Result<SnapshotOutcome> {
+        let begun = Instant::now();
+        record.living_init("be snapshotted")?;
+        let store = self.inner.stores.open(record.owner.uid)?;
+        if let Some(tag) = why.tag {
+            store.check_new_tag(tag)?;
+        }
+        if let Some(command) = &request.quiesce {
+            steps.run("quiesce", || self.quiesce(record, command))?;
+        }
+        let parent = steps.run("read the parent", || self.parent_files(&store, record))?;
+        let policy = request.files.clone().unwrap_or_else(|| record.files.clone());
+        let entry =
+            self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None, images: PathBuf::new() })?;
+        let plan = DumpPlan { record, leave: Leave::Running, policy: &policy, named: &[], parent: &parent };
+        let taken = self.dump(&plan, &entry, &mut steps);
+        // The tree runs again, or still: from here on a crash costs the snapshot and nothing else.
+        entry.done()?;
+        let taken = taken?;
+        let frozen = Duration::from_micros(taken.stats.frozen_us.into());
+        let warnings = taken.warnings.clone();
+        let kept = self.keep(record, taken, &store, why, &mut steps)?;
+        record.head = Some(kept.commit.to_string());
+        self.save(record)?;
+        self.running(record);
+        self.inner.events.tell(record, EventKind::Snapshot { commit: kept.commit.to_string() });
+        Ok(SnapshotOutcome {
+            commit: kept.commit,
+            frozen,
+            total: begun.elapsed(),
+            memory_bytes: kept.memory_bytes,
+            new_bytes: kept.new_bytes,
+            not_captured: kept.not_captured.iter().map(not_captured_view).collect(),
+            warnings,
+            steps: steps.timings(),
+        })
+    }
+
+    /// What the session's newest snapshot knows of files.
+    pub(crate) fn parent_files(&self, store: &UserStore, record: &Record) -> Result<Listing> {
+        match record.head_id()? {
+            Some(head) => Listing::of_snapshot(store.store(), &store.load(&head)?.1),
+            None => Ok(Listing::default()),
+        }
+    }
+
+    /// Puts what was taken into the store, commits it durably, and keeps the plain images for a quick way back.
+    pub(crate) fn keep(
+        &self,
+        record: &Record,
+        taken: Taken,
+        store: &UserStore,
+        why: &Why<'_>,
+        steps: &mut Steps<'_>,
+    ) -> Result<Kept> {
+        let head = record.head_id()?;
+        let parent = head.map(|head| store.load(&head)).transpose()?.map(|(_, snapshot)| snapshot);
+        let Taken { staged, files, .. } = taken;
+        let pins: Vec<ObjectId> = head.into_iter().collect();
+        let session = store.write(&pins)?;
+        let watch = steps.watch();
+        let ingested = steps.run("store memory", || {
+            let progress = StepProgress::new(watch, "store memory");
+            ingest_images(&session, staged.path(), parent.as_ref(), &progress)
+        })?;
+        let captured =
+            steps.run("store files", || files.finish(&session, &StepProgress::new(watch, "store files")))?;
+        let snapshot = Snapshot::new(vec![
+            ingested.memory.to_section()?,
+            ingested.criu.to_section()?,
+            captured.workspace.to_section()?,
+            captured.outside.to_section()?,
+            HostSection { fingerprint: self.fingerprint()? }.to_section()?,
+            SessionSection::of(record).to_section()?,
+        ])?;
+        let listing = Listing::of_snapshot(store.store(), &snapshot);
+        let (commit, snapshot_id) = steps.run("commit", || {
+            store.commit_snapshot(
+                session,
+                NewCommit {
+                    snapshot: &snapshot,
+                    parents: head.into_iter().collect(),
+                    thread: &record.thread,
+                    expected: head,
+                    author: &record.owner,
+                    message: why.message,
+                    reason: why.reason.clone(),
+                    tag: why.tag,
+                },
+            )
+        })?;
+        self.inner.sealer.seal(record.owner.uid, &commit.to_string())?;
+        self.inner.stages.adopt(staged, &snapshot_id.to_string());
+        Ok(Kept {
+            commit,
+            files: listing?,
+            memory_bytes: ingested.stats.memory_bytes,
+            new_bytes: ingested.stats.new_bytes,
+            not_captured: captured.not_captured,
+        })
+    }
+
+    /// What this machine is, for the comparison at a restore.
+    pub(crate) fn fingerprint(&self) -> Result<manifest::host::HostFingerprint> {
+        let criu_version = self.criu_version();
+        Ok(manifest::host::probe::probe(manifest::host::probe::Given { criu_version, ..Default::default() })?)
+    }
+
+    fn quiesce(&self, record: &Record, command: &[OsString]) -> Result<()> {
+        let init = record.living_init("be quiesced")?;
+        let mut limited: Vec<OsString> = vec!["timeout".into(), QUIESCE_SECONDS.into()];
+        limited.extend_from_slice(command);
+        let path = [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
+        let output =
+            sandbox::exec_in(&self.inner.program, init.pid, &record.owner, &limited, &record.cwd, &path)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(LifecycleError::Quiesce {
+            status: exit_code(&output.status),
+            output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+}
+
+fn not_captured_view(item: &NotCaptured) -> NotCapturedView {
+    NotCapturedView { path: item.path.to_string_lossy().into_owned(), reason: item.reason.clone() }
+}

@@ -1,0 +1,170 @@
+//! The end of a session's processes, wanted or not, and the end of a session.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use sandbox::process::Identity;
+use sandbox::{Cgroup, Forwarder, NetworkNamespace, Pasta};
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result, io_error};
+use crate::journal::Phase;
+use crate::record::{Network, Record, SessionState};
+use crate::request::StopRequest;
+use crate::view::SessionView;
+use crate::workspace;
+
+/// How long a process may take to be gone after SIGKILL. The kernel frees its memory in that time.
+const KILL_LIMIT: Duration = Duration::from_secs(60);
+
+impl Engine {
+    /// Ends a session's processes: SIGTERM, and SIGKILL after a while. Its snapshots stay.
+    pub fn stop(&self, caller: &Caller, which: &str, request: StopRequest) -> Result<SessionView> {
+        let (_held, mut record) = self.hold(caller, which, "its end")?;
+        if record.state == SessionState::Ended || record.state == SessionState::Failed {
+            return Ok(SessionView::of(&record));
+        }
+        let entry = self.inner.journal.begin(&record.id, &Phase::Stopping)?;
+        if let Some(init) = record.init {
+            // One that is gone already needs no signal.
+            let _gone = init.signal(Signal::TERM);
+            init.wait_gone(request.grace);
+        }
+        self.end_tree(&record)?;
+        record.exit = self.exit_status(&record);
+        self.set_down(&mut record, SessionState::Ended)?;
+        entry.done()?;
+        Ok(SessionView::of(&record))
+    }
+
+    /// Forgets a session that has no processes. Its history stays in the store.
+    pub fn remove(&self, caller: &Caller, which: &str) -> Result<()> {
+        let (_held, record) = self.hold(caller, which, "its removal")?;
+        if matches!(record.state, SessionState::Running | SessionState::Starting) {
+            return Err(LifecycleError::WrongState {
+                session: record.name,
+                state: record.state.as_str(),
+                action: "be removed; stop or suspend it first",
+            });
+        }
+        // A crash from here on finds the intent and no processes, and removes the rest.
+        let entry = self.inner.journal.begin(&record.id, &Phase::Starting)?;
+        self.clear_away(&record);
+        self.forget(&record);
+        entry.done()
+    }
+
+    /// The first process of a session ended. If somebody is in the middle of an operation on it, that was them, or they
+    /// will find out: each operation that leaves a session running looks after it anew.
+    pub(crate) fn ended_by_itself(&self, init: Identity) {
+        let find = || self.records().values().find(|record| record.init == Some(init)).cloned();
+        let Some(record) = find() else { return };
+        let Ok(_held) = self.inner.locks.take(&record.id, &record.name, "its end") else { return };
+        let Some(mut record) = find() else { return };
+        record.exit = self.exit_status(&record);
+        // The box's init writes the status down when its command ends; one that could not was killed itself.
+        let state = if record.exit.is_some() { SessionState::Ended } else { SessionState::Failed };
+        if self.end_tree(&record).is_ok() {
+            // What cannot be written now is found again at the next start: the process is gone then, too.
+            let _later = self.set_down(&mut record, state);
+        }
+    }
+
+    /// Ends every process of the session, and waits until they are gone.
+    pub(crate) fn end_tree(&self, record: &Record) -> Result<()> {
+        if let Some(init) = record.init {
+            // Processes of an adopted tree have no namespace that would take them along.
+            let tree = if record.attached {
+                sandbox::process::tree(init.pid).unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            if init.is_alive() {
+                let _gone = init.signal(Signal::KILL);
+            }
+            for process in tree {
+                if let Ok(Some(identity)) = Identity::of(process.pid) {
+                    let _gone = identity.signal(Signal::KILL);
+                }
+            }
+            if !init.wait_gone(KILL_LIMIT) {
+                return Err(LifecycleError::Bug(format!(
+                    "process {} of session {} did not end after SIGKILL",
+                    init.pid, record.id
+                )));
+            }
+        }
+        if let Some(cgroup) = Cgroup::open(record.id.as_str())? {
+            cgroup.kill(KILL_LIMIT)?;
+        }
+        Ok(())
+    }
+
+    /// The session has no processes any more: frees what it held on the machine, and says so.
+    pub(crate) fn set_down(&self, record: &mut Record, state: SessionState) -> Result<()> {
+        self.free_machine(record);
+        record.init = None;
+        record.forwarder = None;
+        record.pasta = None;
+        record.state = state;
+        self.save(record)
+    }
+
+    /// Frees namespaces, helpers, cgroup and mounts. Nothing of it holds state, so what fails here is litter, not loss;
+    /// the next start looks for it again.
+    pub(crate) fn free_machine(&self, record: &Record) {
+        if let Some(identity) = record.forwarder {
+            Forwarder { identity, ports: Vec::new() }.stop();
+        }
+        if let Some(identity) = record.pasta {
+            Pasta { identity }.stop();
+        }
+        if record.network == Network::Private {
+            let path = self.inner.place.netns(&record.id);
+            if let Ok(netns) = NetworkNamespace::open(&path) {
+                let _litter = netns.remove();
+            }
+        }
+        let _litter = sandbox::unmount_all(&self.inner.place.root(&record.id));
+        if let Ok(Some(cgroup)) = Cgroup::open(record.id.as_str()) {
+            let _litter = cgroup.remove();
+        }
+    }
+
+    /// Removes every trace of a session but its history.
+    pub(crate) fn clear_away(&self, record: &Record) {
+        let _still_there = self.end_tree(record);
+        self.free_machine(record);
+        if let Some(kernel) = &record.kernel {
+            let _litter = fs::remove_file(&kernel.connection_file);
+        }
+        if record.origin.is_some()
+            && let Some(mount) = record.mount("workspace")
+            && mount.source.starts_with(self.inner.place.state.join("branches"))
+        {
+            let _litter = workspace::remove_branch_files(&mount.source);
+            let _litter = workspace::remove_branch_files(&crate::branch::outside_directory(&mount.source));
+        }
+        let _litter = remove_directory(&self.inner.place.session(&record.id));
+        let _litter = fs::remove_dir(self.inner.place.root(&record.id));
+    }
+
+    /// The status that the session's command ended with, as its init wrote it down.
+    pub(crate) fn exit_status(&self, record: &Record) -> Option<i32> {
+        sandbox::recorded_exit(&record.owner, &self.inner.place.box_dir(&record.id)).ok().flatten()
+    }
+}
+
+/// Removes a directory with everything below it, unless something is mounted there: what is below a mount is not ours.
+pub(crate) fn remove_directory(path: &Path) -> Result<()> {
+    if !sandbox::leftover_mounts(path)?.is_empty() {
+        return Err(LifecycleError::Bug(format!("something is still mounted below `{}`", path.display())));
+    }
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(io_error("remove", path)),
+    }
+}

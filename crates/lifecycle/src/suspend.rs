@@ -1,0 +1,63 @@
+//! Sleep: a session's processes end and free what they held; and its return.
+
+use manifest::CommitReason;
+
+use crate::caller::Caller;
+use crate::engine::{Engine, memory_of};
+use crate::error::{LifecycleError, Result};
+use crate::journal::Phase;
+use crate::record::SessionState;
+use crate::request::RollbackRequest;
+use crate::rollback::Safe;
+use crate::steps::{Steps, Watch};
+use crate::view::{SessionView, SuspendOutcome};
+
+impl Engine {
+    /// Takes a snapshot of a session and ends its processes.
+    pub fn suspend(&self, caller: &Caller, which: &str, watch: &dyn Watch) -> Result<SuspendOutcome> {
+        let (_held, mut record) = self.hold(caller, which, "a suspend")?;
+        let mut steps = Steps::new(watch);
+        let init = record.living_init("be suspended")?;
+        let store = self.inner.stores.open(record.owner.uid)?;
+        let freed_bytes = memory_of(init.pid).unwrap_or(0);
+        let (entry, kept) =
+            self.stop_and_keep(&mut record, &store, &[], CommitReason::Suspend, &mut steps)?;
+        entry.enter(&Phase::Ending { safe: kept.commit.to_string(), then: None })?;
+        steps.run("end the processes", || self.end_tree(&record))?;
+        self.set_down(&mut record, SessionState::Suspended)?;
+        entry.done()?;
+        Ok(SuspendOutcome { commit: kept.commit, freed_bytes, steps: steps.timings() })
+    }
+
+    /// Brings a session back from its newest snapshot.
+    pub fn resume(
+        &self,
+        caller: &Caller,
+        which: &str,
+        force: bool,
+        watch: &dyn Watch,
+    ) -> Result<SessionView> {
+        let (_held, mut record) = self.hold(caller, which, "a resume")?;
+        let mut steps = Steps::new(watch);
+        let wrong = |action| LifecycleError::WrongState {
+            session: record.name.clone(),
+            state: record.state.as_str(),
+            action,
+        };
+        if matches!(record.state, SessionState::Running | SessionState::Starting) {
+            return Err(wrong("be resumed"));
+        }
+        let Some(head) = record.head_id()? else {
+            return Err(wrong("be resumed: it was never snapshotted"));
+        };
+        let store = self.inner.stores.open(record.owner.uid)?;
+        let aim = self.aim(caller, &record, &store, head, &mut steps)?;
+        let request = RollbackRequest { to: head.to_string(), force, files: true };
+        steps.run("check files", || self.plan_files(&record, &store, &aim, &request))?;
+        let safe = Safe { commit: head, files: aim.files.clone() };
+        let phase = Phase::Restoring { commit: head.to_string(), safe: head.to_string() };
+        let entry = self.inner.journal.begin(&record.id, &phase)?;
+        self.bring_up(&mut record, &store, &aim, &safe, true, entry, &mut steps)?;
+        Ok(SessionView::of(&record))
+    }
+}
