@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use sandbox::OrphanReaper;
 use sandbox::process::{Identity, info};
+use sandbox::{OrphanReaper, Signal};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,28 +46,31 @@ fn orphans_are_reaped_and_no_status_is_stolen() {
     let reaper = OrphanReaper::start(PATIENCE, sender).expect("it starts");
 
     // Nobody's business; see the end.
-    let stray = leave_behind("sleep 0.05 >/dev/null 2>&1 & echo $!");
+    let stray = leave_behind("sleep 1000 >/dev/null 2>&1 & echo $!");
+    stray.signal(Signal::KILL).expect("it runs");
 
     // A watched orphan is reaped at once, and its end reported with its status.
-    let watched = leave_behind("{ sleep 0.3; exit 9; } >/dev/null 2>&1 & echo $!");
+    let watched = leave_behind("sleep 1000 >/dev/null 2>&1 & echo $!");
     wait_until("it falls to us", || {
         info(watched.pid).expect("/proc").is_some_and(|process| process.ppid == own)
     });
     reaper.watch(watched).expect("it runs");
+    watched.signal(Signal::KILL).expect("it runs");
     let ended = ends.recv_timeout(Duration::from_secs(30)).expect("its end is reported");
-    assert_eq!((ended.identity, ended.status), (watched, Some(9)));
+    assert_eq!((ended.identity, ended.status), (watched, Some(137)));
     assert!(is_reaped(watched));
     reaper.watch(watched).expect_err("it is gone");
 
     // What is not our child is reported without a status.
     let mut shell = Command::new("sh");
-    shell.args(["-c", "sleep 0.3 >/dev/null & echo $!; wait"]).stdout(Stdio::piped());
+    shell.args(["-c", "sleep 1000 >/dev/null & echo $!; wait"]).stdout(Stdio::piped());
     let mut shell = shell.spawn().expect("sh runs");
     let mut line = [0; 32];
     let length = shell.stdout.as_mut().expect("a pipe").read(&mut line).expect("a pid");
     let pid = String::from_utf8_lossy(&line[..length]).trim().parse().expect("a pid");
     let grandchild = Identity::of(pid).expect("/proc").expect("it runs");
     reaper.watch(grandchild).expect("it runs");
+    grandchild.signal(Signal::KILL).expect("it runs");
     let ended = ends.recv_timeout(Duration::from_secs(30)).expect("its end is reported");
     assert_eq!((ended.identity, ended.status), (grandchild, None));
     assert!(shell.wait().expect("its status is ours").success());
@@ -75,7 +78,8 @@ fn orphans_are_reaped_and_no_status_is_stolen() {
     // The first process of a deeper PID namespace is reaped long before any patience ends …
     if rustix::process::geteuid().is_root() {
         let started = Instant::now();
-        let first = leave_behind("unshare --pid sh -c 'sleep 0.2 >/dev/null 2>&1 & echo $!'");
+        let first = leave_behind("unshare --pid sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!'");
+        first.signal(Signal::KILL).expect("it runs");
         wait_until("the first process is reaped", || is_reaped(first));
         assert!(started.elapsed() < PATIENCE, "after {:?}", started.elapsed());
     }
