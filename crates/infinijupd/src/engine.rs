@@ -1,1 +1,440 @@
-//! The engine behind the trait.
+//! The engine behind the trait: `lifecycle` in the words of the wire.
+//!
+//! There is nothing to decide here, only to translate. Every `match` is complete, so a new state or kind in `lifecycle`
+//! does not compile until it has a word on the wire.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use api::{
+    AttachRequest, BranchOutcome, BranchRequest, Change, CheckpointOutcome, CheckpointRequest, CommitView,
+    Diff, DiffTotals, Doctor, ErrorBody, ExecOutcome, ExecRequest, FileDiff, Finding, FindingState,
+    MappingDiff, ProcessDiff, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
+    RollbackRequest, SessionView, SnapshotOutcome, SnapshotRequest, Start, StartRequest, StopRequest,
+    SuspendOutcome, Text, TimedStep, Uncaptured, Version, exit,
+};
+use lifecycle::{Class, Engine, LifecycleError, StepState, Timing, Watch};
+
+use crate::caller::Caller;
+use crate::error::causes;
+use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
+
+/// How long processes have to end by themselves, unless the caller says otherwise.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The most that a snapshot takes of a workspace, unless the caller says otherwise.
+const TREE_BYTES: u64 = 10 << 30;
+
+impl From<LifecycleError> for Failure {
+    fn from(error: LifecycleError) -> Self {
+        let (status, exit) = match error.class() {
+            Class::Usage => (400, exit::USAGE),
+            Class::NotFound => (404, exit::NOT_FOUND),
+            Class::Refused => (422, exit::FAILED),
+            Class::Environment => (503, exit::FAILED),
+            Class::Corruption => (500, exit::DAMAGED),
+            Class::Key => (503, exit::KEY),
+            Class::Conflict if matches!(error, LifecycleError::Busy { .. }) => (409, exit::BUSY),
+            Class::Conflict => (409, exit::CONFLICT),
+            Class::Bug => (500, exit::FAILED),
+        };
+        let body = ErrorBody {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+            causes: causes(&error),
+            hint: error.hint(),
+            exit,
+        };
+        Self { status, body }
+    }
+}
+
+/// Passes steps on in the daemon's words.
+struct Steps<'a>(&'a dyn Progress);
+
+impl Watch for Steps<'_> {
+    fn step(&self, step: &'static str, state: StepState) {
+        match state {
+            StepState::Begun => self.0.begun(step),
+            StepState::Progress { done, total } => self.0.progress(step, done, (total > 0).then_some(total)),
+            // A step that failed took its time too; that it failed, the job says.
+            StepState::Ended { took, .. } => self.0.done(step, micros(took)),
+        }
+    }
+}
+
+fn caller(caller: &Caller) -> Outcome<lifecycle::Caller> {
+    Ok(lifecycle::Caller::by_uid(caller.uid)?)
+}
+
+impl Operations for Engine {
+    fn version(&self) -> Version {
+        Version {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            api: api::API_VERSION,
+            criu: self.criu_version(),
+            refusal: self.unable().map(|error| Failure::from(error).body),
+        }
+    }
+
+    fn doctor(&self, _: &Caller) -> Outcome<Doctor> {
+        let found = Self::doctor(self);
+        let works = lifecycle::works(&found);
+        let finding = |finding: lifecycle::Finding| Finding {
+            item: finding.item.to_owned(),
+            state: match finding.state {
+                lifecycle::FindingState::Ok => FindingState::Ok,
+                lifecycle::FindingState::Warn => FindingState::Warn,
+                lifecycle::FindingState::Fail => FindingState::Fail,
+            },
+            evidence: finding.evidence,
+            fix: finding.fix,
+        };
+        Ok(Doctor { works, findings: found.into_iter().map(finding).collect() })
+    }
+
+    fn sessions(&self, by: &Caller) -> Outcome<Vec<SessionView>> {
+        Ok(Self::sessions(self, &caller(by)?).into_iter().map(session).collect())
+    }
+
+    fn session(&self, by: &Caller, which: &str) -> Outcome<SessionView> {
+        Ok(session(Self::session(self, &caller(by)?, which)?))
+    }
+
+    fn log(&self, by: &Caller, which: &str) -> Outcome<PathBuf> {
+        Ok(Self::log(self, &caller(by)?, which)?)
+    }
+
+    fn history(&self, by: &Caller, which: Option<&str>) -> Outcome<Vec<CommitView>> {
+        let commits = Self::history(self, &caller(by)?, which)?;
+        Ok(commits.into_iter().map(commit).collect())
+    }
+
+    fn diff(&self, by: &Caller, a: &str, b: &str) -> Outcome<Diff> {
+        Ok(diff(Self::diff(self, &caller(by)?, a, b)?))
+    }
+
+    fn store(&self, uid: u32) -> Outcome<PathBuf> {
+        Ok(self.store_directory(uid))
+    }
+
+    fn start(&self, by: &Caller, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
+        let request = lifecycle::StartRequest {
+            name: request.name,
+            start: match request.start {
+                Start::Command { argv } => lifecycle::Start::Command(words(argv)),
+                Start::Kernel { spec } => lifecycle::Start::Kernel { spec },
+            },
+            cwd: request.cwd.into(),
+            env: environment(request.env),
+            network: match request.network {
+                api::Network::Private => lifecycle::Network::Private,
+                api::Network::Host => lifecycle::Network::Host,
+            },
+            outside: request.outside,
+            workspace: request.workspace.map(Into::into),
+            files: policy(request.files),
+            memory_limit: request.memory_limit,
+            pids_limit: request.pids_limit,
+            sidecars: request.sidecars.into_iter().map(words).collect(),
+        };
+        Ok(session(Self::start(self, &caller(by)?, request, &Steps(progress))?))
+    }
+
+    fn snapshot(
+        &self,
+        by: &Caller,
+        which: &str,
+        request: SnapshotRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SnapshotOutcome> {
+        let request = lifecycle::SnapshotRequest {
+            message: request.message.unwrap_or_default(),
+            tag: request.tag,
+            files: request.files.map(policy),
+            quiesce: request.quiesce.map(words),
+        };
+        let taken = Self::snapshot(self, &caller(by)?, which, &request, &Steps(progress))?;
+        let not_captured =
+            |one: lifecycle::NotCapturedView| Uncaptured { path: one.path.into(), reason: one.reason };
+        Ok(SnapshotOutcome {
+            commit: taken.commit.to_string(),
+            frozen_us: micros(taken.frozen),
+            total_us: micros(taken.total),
+            new_bytes: taken.new_bytes,
+            memory_bytes: taken.memory_bytes,
+            not_captured: taken.not_captured.into_iter().map(not_captured).collect(),
+            warnings: taken.warnings,
+            steps: timed(taken.steps),
+        })
+    }
+
+    fn rollback(
+        &self,
+        by: &Caller,
+        which: &str,
+        request: RollbackRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<RollbackOutcome> {
+        let RollbackRequest { to, force, files } = request;
+        let request = lifecycle::RollbackRequest { to, force, files };
+        let done = Self::rollback(self, &caller(by)?, which, &request, &Steps(progress))?;
+        Ok(RollbackOutcome {
+            commit: done.commit.to_string(),
+            automatic: done.automatic.map(|commit| commit.to_string()),
+            changed_by_others: done.changed_by_others.into_iter().map(Text::from).collect(),
+            closed_connections: done.closed_connections,
+            warnings: done.warnings,
+            steps: timed(done.steps),
+        })
+    }
+
+    fn branch(
+        &self,
+        by: &Caller,
+        which: &str,
+        request: BranchRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<Vec<BranchOutcome>> {
+        let BranchRequest { from, name, count } = request;
+        let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1) };
+        let made = Self::branch(self, &caller(by)?, which, &request, &Steps(progress))?;
+        let branch = |one: lifecycle::BranchOutcome| BranchOutcome {
+            session: session(one.session),
+            commit: one.commit.to_string(),
+            shared: one.shared.into_iter().map(Text::from).collect(),
+            warnings: one.warnings,
+            steps: timed(one.steps),
+        };
+        Ok(made.into_iter().map(branch).collect())
+    }
+
+    fn suspend(&self, by: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SuspendOutcome> {
+        let done = Self::suspend(self, &caller(by)?, which, &Steps(progress))?;
+        Ok(SuspendOutcome {
+            commit: done.commit.to_string(),
+            freed_bytes: done.freed_bytes,
+            steps: timed(done.steps),
+        })
+    }
+
+    fn resume(
+        &self,
+        by: &Caller,
+        which: &str,
+        request: ResumeRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SessionView> {
+        Ok(session(Self::resume(self, &caller(by)?, which, request.force, &Steps(progress))?))
+    }
+
+    fn stop(&self, by: &Caller, which: &str, request: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        let grace = request.grace_ms.map_or(GRACE, Duration::from_millis);
+        Ok(session(Self::stop(self, &caller(by)?, which, lifecycle::StopRequest { grace })?))
+    }
+
+    fn remove(&self, by: &Caller, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
+        let by = caller(by)?;
+        let was = Self::session(self, &by, which)?;
+        Self::remove(self, &by, which)?;
+        Ok(session(was))
+    }
+
+    fn exec(&self, by: &Caller, which: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {
+        let (argv, env) = (words(request.argv), environment(request.env));
+        let done = Self::exec(self, &caller(by)?, which, &argv, &env)?;
+        Ok(ExecOutcome { status: done.status, stdout: done.stdout.into(), stderr: done.stderr.into() })
+    }
+
+    fn attach(&self, by: &Caller, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        Ok(session(Self::attach(self, &caller(by)?, request.pid, request.name.as_deref())?))
+    }
+
+    fn checkpoint(
+        &self,
+        by: &Caller,
+        request: CheckpointRequest,
+        _: &dyn Progress,
+    ) -> Outcome<CheckpointOutcome> {
+        let directory = request.directory.as_path();
+        let done = Self::checkpoint(self, &caller(by)?, request.pid, directory, request.leave_running)?;
+        Ok(CheckpointOutcome {
+            bytes: size_of_files(&done.directory),
+            directory: done.directory.into(),
+            frozen_us: micros(done.frozen),
+        })
+    }
+
+    fn restore(&self, by: &Caller, request: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
+        let done = self.restore_directory(&caller(by)?, request.directory.as_path())?;
+        Ok(RestoredOutcome { pid: done.pid })
+    }
+
+    fn happenings(&self) -> Option<Receiver<Happening>> {
+        let events = self.subscribe();
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            for event in events {
+                if sender.send(happening(event)).is_err() {
+                    return;
+                }
+            }
+        });
+        Some(receiver)
+    }
+}
+
+fn happening(event: lifecycle::EngineEvent) -> Happening {
+    let (kind, state, commit) = match event.kind {
+        lifecycle::EventKind::State(now) => (api::EventKind::SessionState, Some(state(now)), None),
+        lifecycle::EventKind::Snapshot { commit } => (api::EventKind::SnapshotTaken, None, Some(commit)),
+        lifecycle::EventKind::RolledBack { commit } => (api::EventKind::RolledBack, None, Some(commit)),
+        lifecycle::EventKind::Removed => (api::EventKind::SessionRemoved, None, None),
+    };
+    Happening { kind, state, session: event.session.to_string(), owner_uid: event.owner, commit }
+}
+
+fn session(view: lifecycle::SessionView) -> SessionView {
+    SessionView {
+        id: view.id.to_string(),
+        name: view.name,
+        owner_uid: view.owner,
+        owner: view.owner_name,
+        state: state(view.state),
+        command: view.command.into_iter().map(Text::from).collect(),
+        cwd: view.cwd.into(),
+        workspace: Some(view.workspace.into()),
+        pid: view.pid,
+        network: match view.network {
+            lifecycle::Network::Private => api::Network::Private,
+            lifecycle::Network::Host => api::Network::Host,
+        },
+        kernel: view.kernel.map(|kernel| api::KernelView {
+            connection_file: kernel.connection_file.into(),
+            kernel_name: Some(kernel.kernel_name),
+        }),
+        thread: view.thread,
+        head: view.head,
+        parent: view
+            .parent
+            .map(|origin| api::Origin { session: origin.session.to_string(), commit: origin.commit }),
+        created: view.created.to_string(),
+        exit: view.exit,
+        files: match view.files {
+            lifecycle::FilePolicy::Open => api::FilePolicy::Open,
+            lifecycle::FilePolicy::Tree { include, exclude, max_bytes } => {
+                api::FilePolicy::Tree { include, exclude, max_bytes: Some(max_bytes) }
+            }
+            lifecycle::FilePolicy::None => api::FilePolicy::None,
+        },
+        memory_bytes: view.memory_bytes,
+        attached: view.attached,
+    }
+}
+
+fn state(state: lifecycle::SessionState) -> api::SessionState {
+    match state {
+        lifecycle::SessionState::Starting => api::SessionState::Starting,
+        lifecycle::SessionState::Running => api::SessionState::Running,
+        lifecycle::SessionState::Suspended => api::SessionState::Suspended,
+        lifecycle::SessionState::Ended => api::SessionState::Ended,
+        lifecycle::SessionState::Failed => api::SessionState::Failed,
+    }
+}
+
+fn policy(policy: api::FilePolicy) -> lifecycle::FilePolicy {
+    match policy {
+        api::FilePolicy::Open => lifecycle::FilePolicy::Open,
+        api::FilePolicy::Tree { include, exclude, max_bytes } => {
+            lifecycle::FilePolicy::Tree { include, exclude, max_bytes: max_bytes.unwrap_or(TREE_BYTES) }
+        }
+        api::FilePolicy::None => lifecycle::FilePolicy::None,
+    }
+}
+
+fn commit(view: lifecycle::CommitView) -> CommitView {
+    CommitView {
+        id: view.id.to_string(),
+        parents: view.parents.iter().map(ToString::to_string).collect(),
+        thread: view.thread,
+        tags: view.tags,
+        time: view.time.to_string(),
+        reason: view.reason,
+        message: view.message,
+        bytes: view.bytes,
+    }
+}
+
+fn diff(found: lifecycle::Diff) -> Diff {
+    let totals = DiffTotals {
+        memory_bytes: found.memory.iter().map(|mapping| mapping.changed_bytes).sum(),
+        files: count(&found.files),
+        processes: count(&found.processes),
+    };
+    let process = |one: lifecycle::ProcessChange| ProcessDiff {
+        pid: one.pid,
+        name: one.name,
+        change: change(one.change),
+    };
+    let mapping = |one: lifecycle::MemoryChange| MappingDiff {
+        pid: one.pid,
+        start: one.start,
+        end: one.end,
+        name: one.name.into(),
+        change: change(one.change),
+        changed_bytes: one.changed_bytes,
+    };
+    let file = |one: lifecycle::FileChange| FileDiff {
+        path: one.path.into(),
+        change: change(one.change),
+        before_bytes: one.before,
+        after_bytes: one.after,
+    };
+    Diff {
+        a: found.a,
+        b: found.b,
+        processes: found.processes.into_iter().map(process).collect(),
+        memory: found.memory.into_iter().map(mapping).collect(),
+        files: found.files.into_iter().map(file).collect(),
+        totals,
+    }
+}
+
+fn change(change: lifecycle::Change) -> Change {
+    match change {
+        lifecycle::Change::Added => Change::Added,
+        lifecycle::Change::Removed => Change::Removed,
+        lifecycle::Change::Changed => Change::Changed,
+    }
+}
+
+fn count<T>(items: &[T]) -> u64 {
+    u64::try_from(items.len()).unwrap_or(u64::MAX)
+}
+
+fn words(argv: Vec<Text>) -> Vec<OsString> {
+    argv.into_iter().map(OsString::from).collect()
+}
+
+fn environment(variables: Vec<api::EnvVar>) -> Vec<(OsString, OsString)> {
+    variables.into_iter().map(|variable| (variable.name.into(), variable.value.into())).collect()
+}
+
+fn timed(steps: Vec<Timing>) -> Vec<TimedStep> {
+    steps
+        .into_iter()
+        .map(|timing| TimedStep { name: timing.step.to_owned(), micros: micros(timing.took) })
+        .collect()
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// What lies directly in a directory, in bytes; what cannot be looked at counts as nothing.
+fn size_of_files(directory: &std::path::Path) -> u64 {
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).filter(|file| file.is_file()).map(|file| file.len()).sum()
+}

@@ -1,4 +1,113 @@
-//! The daemon `infinijupd`.
+//! The daemon `infinijupd`: reads its settings, takes its places, and serves until it is told to stop.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use infinijupd::listener::PeerListener;
+use infinijupd::settings::{HELP, Request, Settings};
+use infinijupd::{App, Failure, Limits};
+use infinijupd::{error::DaemonError, instance, logging, notify};
+use lifecycle::{Config, Engine, Recovery};
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> ExitCode {
+    match Request::read(std::env::args_os().skip(1), |name| std::env::var_os(name)) {
+        Ok(Request::Help) => say(HELP),
+        Ok(Request::Version) => say(concat!("infinijupd ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Request::Serve(settings)) => {
+            end(logging::set_up().map_err(Failure::from).and_then(|()| run(&settings)))
+        }
+        Err(error) => end(Err(error.into())),
+    }
+}
+
+/// Writes to stdout; that nobody reads it is no failure.
+fn say(text: &str) -> ExitCode {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+/// Says why it failed, where people and the service manager look.
+fn end(outcome: Result<(), Failure>) -> ExitCode {
+    let Err(Failure { body, .. }) = outcome else { return ExitCode::SUCCESS };
+    let mut text = format!("infinijupd: {body}\n");
+    if let Some(hint) = &body.hint {
+        text.push_str(&format!("infinijupd: {hint}\n"));
+    }
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    notify::failed(&body.to_string());
+    ExitCode::from(body.exit)
+}
+
+fn run(settings: &Settings) -> Result<(), Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(DaemonError::Settings { what: "infinijupd must be started by root".to_owned() }.into());
+    }
+    // Modes are given where files are made; whoever started us has no say in them.
+    rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+    let _instance = instance::Instance::take(&settings.state)?;
+    instance::make_run_directory(&settings.run)?;
+
+    let config = Config {
+        criu: settings.criu.clone(),
+        program: settings.box_program.clone(),
+        ..Config::new(&settings.state, &settings.run)
+    };
+    let (engine, recovery) = Engine::open(config)?;
+    tell(&recovery);
+    if let Some(error) = engine.unable() {
+        let body = Failure::from(error).body;
+        tracing::warn!(code = body.code, "sessions can be listed, but nothing can be done with them: {body}");
+    }
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("infinijupd")
+        .build()
+        .map_err(DaemonError::io("start the threads of", &settings.socket))?;
+    let served = runtime.block_on(serve(settings, engine));
+    // What still runs is a command in somebody's session, which goes on without us.
+    runtime.shutdown_background();
+    Ok(served?)
+}
+
+async fn serve(settings: &Settings, engine: Engine) -> Result<(), DaemonError> {
+    let limits = Limits::default();
+    let app = App::new(Arc::new(engine), limits);
+    let listener = PeerListener::bind(&settings.socket, limits.connections)?;
+    let heed = |kind| signal(kind).map_err(DaemonError::io("heed signals for", &settings.socket));
+    let (mut terminate, mut interrupt) = (heed(SignalKind::terminate())?, heed(SignalKind::interrupt())?);
+    // A terminal that closes is no reason to end; there is nothing to read again either.
+    let _hangup = heed(SignalKind::hangup())?;
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => (),
+            _ = interrupt.recv() => (),
+        }
+        notify::stopping();
+    };
+    tokio::spawn(notify::watch(app.clone()));
+    notify::ready();
+    tracing::info!(socket = %settings.socket.display(), version = env!("CARGO_PKG_VERSION"), "ready");
+    app.serve(listener, stop).await.map_err(DaemonError::io("serve on", &settings.socket))?;
+    tracing::info!("stopped; sessions live on");
+    Ok(())
+}
+
+/// What was found at the start.
+fn tell(recovery: &Recovery) {
+    for session in &recovery.adopted {
+        tracing::info!(session, "looked after again");
+    }
+    for what in &recovery.finished {
+        tracing::warn!(what, "an operation had been cut short");
+    }
+    for session in &recovery.ended {
+        tracing::warn!(session, "ended while nobody looked");
+    }
+    for trouble in &recovery.troubles {
+        tracing::error!(trouble, "could not be put right; the next start tries again");
+    }
+}
