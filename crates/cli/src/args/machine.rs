@@ -56,17 +56,17 @@ pub(crate) struct RestoreArgs {
     pub(crate) directory: PathBuf,
 }
 
-/// Show what happens, as it happens.
+/// Show what happened, or what happens.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Show what happened to your sessions: what the daemon still knows of, and with --follow, what happens from now \
-on. A connection that breaks is taken up again where it broke.",
+    long_about = "Show what happened to your sessions lately, as far as the daemon still knows; with --follow, what happens from \
+now on instead. A connection that breaks is taken up again where it broke.",
     after_help = "Example:
   infinijup events --follow
   infinijup events --follow --session analysis --json"
 )]
 pub(crate) struct EventsArgs {
-    /// Go on as things happen
+    /// Show things as they happen, from now on
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Only of this session: its name or its id

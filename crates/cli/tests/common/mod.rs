@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+pub(crate) mod daemon;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,11 @@ impl Sandbox {
         self.dir.path().join(name)
     }
 
+    /// Where a daemon for this directory would listen.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path("daemon.sock")
+    }
+
     pub(crate) fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -54,7 +61,7 @@ impl Sandbox {
         for name in ["STORE", "PASSPHRASE_FILE", "KEY_FILE"] {
             command.env_remove(format!("INFINIJUP_{name}"));
         }
-        command.env_remove("NO_COLOR");
+        command.env_remove("NO_COLOR").env("INFINIJUP_SOCKET", self.socket());
         command
     }
 

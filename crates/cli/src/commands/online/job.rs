@@ -55,6 +55,7 @@ impl Online<'_> {
     /// The job as it is at its end.
     async fn ended(&self, job: Job, steps: &mut Steps<'_>) -> Result<Job> {
         if job.state != JobState::Running {
+            job.steps.iter().for_each(|step| steps.show(step));
             return Ok(job);
         }
         let kind = job.kind.as_str();
@@ -90,6 +91,10 @@ impl Online<'_> {
                         steps.show(step);
                     }
                     match (event.kind, event.job) {
+                        // What was done before we came.
+                        (EventKind::JobBegan, Some(job)) => {
+                            job.steps.iter().for_each(|step| steps.show(step))
+                        }
                         (EventKind::JobEnded, Some(job)) => return Ok(*job),
                         (EventKind::JobEnded | EventKind::Missed, _) => {
                             let job: Job = self.client.answer(&Call::get(path.clone())).await?;
