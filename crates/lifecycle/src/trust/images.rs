@@ -56,6 +56,7 @@ fn kind(stem: &str) -> Option<(u32, Layout)> {
         "memfd" => Some((0x4845_3499, Messages(&schema::MEMFD_INODE))),
         "tty-info" => Some((0x5945_3036, Messages(&schema::TTY_INFO))),
         "tty-data" => Some((0x5941_3026, Messages(&schema::TTY_DATA))),
+        "cgroup" => Some((0x5938_3330, Messages(&schema::CGROUP))),
         "seccomp" => Some((0x6441_3049, Messages(&schema::SECCOMP))),
         "filelocks" => Some((0x5432_3616, Messages(&schema::FILE_LOCK))),
         "pipes-data" => Some((0x5645_3709, Tailed(&schema::PIPE_DATA, 2))),
@@ -270,7 +271,6 @@ mod tests {
             "iptables-9",
             "core-x",
             "core",
-            "cgroup",
         ] {
             assert!(kind(unknown).is_none(), "{unknown}");
         }

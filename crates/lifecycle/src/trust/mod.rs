@@ -12,7 +12,7 @@
 //! 3. [`check_restored`] looks at the processes when CRIU has made them and before they run, against a path that was changed
 //!    between check and use ([`restored`]).
 //!
-//! Each wall is meant to hold without the others. The tests that craft images are in `tests/trust.rs`; what is left is in
+//! Each wall is meant to hold without the others. The tests that craft images are in `real/`; what is left is in
 //! `docs/threat-model.md`.
 
 mod archive;
@@ -22,6 +22,8 @@ mod mounts;
 mod people;
 mod procfs;
 mod reach;
+#[cfg(test)]
+mod real;
 mod restored;
 mod schema;
 mod wire;
@@ -83,7 +85,7 @@ pub fn check_images(dir: &Path, user: &User, expected: &Expectations) -> Result<
 }
 
 /// Refuses restored processes that hold more than `user` may have. To be called when CRIU has restored everything and
-/// before it lets anything run (its pre-resume hook); after a refusal the caller kills `init`.
+/// before it lets anything run (its pre-resume hook); after a refusal the caller calls [`end_refused`].
 pub fn check_restored(init: i32, user: &User, expected: &Expectations) -> Result<()> {
     if user.uid == 0 {
         return Ok(());
@@ -91,6 +93,21 @@ pub fn check_restored(init: i32, user: &User, expected: &Expectations) -> Result
     let mut findings = Findings::default();
     restored::check(init, user, expected, &mut findings)?;
     findings.verdict(user)
+}
+
+/// Ends restored processes that [`check_restored`] refused, and CRIU's worker with them.
+///
+/// CRIU does not ask at pre-resume, it tells: whatever the hook answers, the processes run. So they are killed while they
+/// are still stopped; `init` takes its whole PID namespace with it. Then the worker must go too: the dead are traced by it and
+/// cannot be reaped by anyone else, and it would wait for `init`, which waits for them.
+pub fn end_refused(init: i32, worker: Option<i32>) -> Result<()> {
+    let doomed: Vec<i32> = sandbox::process::tree(init)?.iter().map(|process| process.pid).collect();
+    for pid in std::iter::once(init).chain(doomed).chain(worker) {
+        if let Some(identity) = sandbox::process::Identity::of(pid)? {
+            identity.signal(sandbox::Signal::KILL)?;
+        }
+    }
+    Ok(())
 }
 
 /// What was found, in words.

@@ -51,11 +51,15 @@ pub(super) fn check(images: &Images, user: &User, expected: &Expectations, findi
         let pid = process.number(1).unwrap_or(0);
         check_process(images, pid, user, expected, findings);
         namespaces(images, inventory, root.number(1).unwrap_or(0), pid, expected, findings);
+        threads.insert(pid);
+        if is_dead(images, pid) {
+            // what CRIU writes as its threads is whatever was in memory there; it reads none of them
+            continue;
+        }
         for thread in process.numbers(5) {
             threads.insert(thread);
             check_thread(images, pid, thread, user, expected, findings);
         }
-        threads.insert(pid);
     }
     // CRIU takes threads from pstree only, but then nothing else may be there
     for (number, _) in images.numbered("core") {
@@ -143,6 +147,14 @@ fn check_thread(
     }
     if state.number(3).map_or(0, u64::cast_signed) < 0 {
         findings.add(format!("{whose} asks for a priority above the usual"));
+    }
+    // CRIU moves a thread into a control group other than its process's even when it is told to leave them alone
+    let group = images
+        .first(&format!("core-{pid}"))
+        .and_then(|core| core.inner(5))
+        .and_then(|state| state.number(16));
+    if state.number(16) != group {
+        findings.add(format!("{whose} would be in another control group"));
     }
     match state.inner(10) {
         Some(creds) => credentials(creds, &whose, user, expected, findings),

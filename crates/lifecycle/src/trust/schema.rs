@@ -26,6 +26,9 @@ const fn zigzag(number: u32) -> Field {
 const fn text(number: u32) -> Field {
     Field { number, many: false, kind: Kind::Text }
 }
+const fn texts(number: u32) -> Field {
+    Field { number, many: true, kind: Kind::Text }
+}
 const fn blob(number: u32) -> Field {
     Field { number, many: false, kind: Kind::Blob }
 }
@@ -89,6 +92,14 @@ schema! {
     SECCOMP_FILTER "seccomp filter" [blob(1), one(2), one(3)];
     SECCOMP "seccomp" [inners(1, &SECCOMP_FILTER)];
     FILE_LOCK "file lock" [one(1), one(2), signed(3), signed(4), wide(5), wide(6)];
+    // CRIU is told to leave control groups alone, but reads what they were
+    CGROUP_PERMS "cgroup mode" [one(1), one(2), one(3)];
+    CGROUP_PROPERTY "cgroup property" [text(1), text(2), inner(3, &CGROUP_PERMS)];
+    CGROUP_DIRECTORY "cgroup directory" [text(1), inners(2, &CGROUP_DIRECTORY), inners(3, &CGROUP_PROPERTY), inner(4, &CGROUP_PERMS)];
+    CGROUP_CONTROLLER "cgroup controller" [texts(1), inners(2, &CGROUP_DIRECTORY), one(3)];
+    CGROUP_MEMBER "cgroup membership" [text(1), text(2), one(3)];
+    CGROUP_SET "cgroup set" [one(1), inners(2, &CGROUP_MEMBER)];
+    CGROUP "cgroups" [inners(1, &CGROUP_SET), inners(2, &CGROUP_CONTROLLER)];
     // files
     FDINFO "fdinfo" [one(1), one(2), one(3), one(4)];
     FOWN "file owner" [one(1), one(2), one(3), one(4), one(5)];

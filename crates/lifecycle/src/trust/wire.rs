@@ -56,8 +56,8 @@ pub(super) struct Message {
     fields: Vec<(u32, Value)>,
 }
 
-/// Messages nest three deep; more is no image of CRIU's.
-const DEPTH: usize = 8;
+/// Only directories of control groups nest deeper than three; more than this is no image of CRIU's.
+const DEPTH: usize = 32;
 
 impl Message {
     /// Reads a message, or says what is wrong with it.

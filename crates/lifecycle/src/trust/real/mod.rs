@@ -1,0 +1,70 @@
+//! Images of a real session, taken by a real CRIU, and what happens when somebody has crafted them.
+
+mod crafted;
+mod scene;
+mod wire;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
+
+use self::scene::Scene;
+use super::{check_images, check_restored, end_refused};
+
+#[test]
+fn an_honest_session_passes_before_and_after_its_restore() {
+    let Some(scene) = Scene::dumped("an honest session") else { return };
+    check_images(&scene.images, &scene.user, &scene.expected).unwrap();
+    let mut verdicts = Vec::new();
+    let restored = scene.restore(|pid, _| {
+        verdicts.push(check_restored(pid, &scene.user, &scene.expected).map_err(|error| error.to_string()));
+        Ok(())
+    });
+    assert_eq!(verdicts, [Ok(())]);
+    let ticks = scene.ticks();
+    scene::wait_until("the restored session goes on", || scene.ticks() > ticks);
+    assert!(restored.unwrap().end(Duration::from_secs(1)));
+}
+
+#[test]
+fn root_may_restore_anything() {
+    let Some(scene) = Scene::dumped("root may restore anything") else { return };
+    wire::edit(&scene.images.join("core-1.img"), |entries| wire::at(&mut entries[0], &[5, 10]).put(1, 0));
+    let mut root = scene.user.clone();
+    root.uid = 0;
+    check_images(&scene.images, &root, &scene.expected).unwrap();
+    assert!(check_images(&scene.images, &scene.user, &scene.expected).is_err());
+}
+
+/// The check has passed, and then the owner of a directory puts a link to somebody else's file into it. CRIU opens what the
+/// link leads to, as root.
+#[test]
+fn a_path_that_is_exchanged_after_the_check_is_found_before_the_session_runs() {
+    let Some(scene) = Scene::dumped("an exchanged path") else { return };
+    check_images(&scene.images, &scene.user, &scene.expected).unwrap();
+    let own = scene.path("box/out");
+    let secret = scene.path("secret/out");
+    fs::create_dir(scene.path("secret")).unwrap();
+    fs::set_permissions(scene.path("secret"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(&secret, fs::read(&own).unwrap()).unwrap();
+    fs::set_permissions(&secret, fs::metadata(&own).unwrap().permissions()).unwrap();
+    fs::remove_file(&own).unwrap();
+    symlink(&secret, &own).unwrap();
+    let ticks = scene.ticks();
+    let mut found = Vec::new();
+    let restored = scene.restore(|pid, worker| {
+        let verdict = check_restored(pid, &scene.user, &scene.expected).map_err(|error| error.to_string());
+        found.push(verdict.clone());
+        if verdict.is_err() {
+            end_refused(pid, worker).unwrap();
+        }
+        verdict
+    });
+    assert!(
+        found.first().is_some_and(|verdict| verdict.as_ref().is_err_and(|text| text.contains("secret/out"))),
+        "{found:?}"
+    );
+    assert!(restored.is_err(), "{restored:?}");
+    scene::wait_until("all of it is gone", || scene.processes() == 0);
+    assert_eq!(scene.ticks(), ticks, "it never ran");
+}
