@@ -377,4 +377,6 @@ pub(crate) fn remove(directory: &Path) -> Result<()> {
 }
 
 #[cfg(test)]
+mod btrfs_tests;
+#[cfg(test)]
 mod tests;

@@ -49,16 +49,21 @@ pub(super) fn copy_tree(
             FileType::Symlink => copy_link(source, target, path),
             FileType::RegularFile => {
                 let wanted = wanted(seen);
-                let fits = copied.bytes.saturating_add(seen.facts.allocated) <= max_bytes;
-                match (wanted, names.get(&seen.facts.ino)) {
-                    (Wanted::No, _) => continue,
-                    (_, Some(first)) => link(target, first, path),
-                    (Wanted::IfItFits, None) if !fits => {
-                        let text = format!("beyond the bound of {max_bytes} bytes");
-                        copied.left_out.push((path.clone(), text));
-                        continue;
-                    }
-                    (_, None) => copy_file(source, target, path).map(|bytes| copied.bytes += bytes),
+                let room = match wanted {
+                    Wanted::No => continue,
+                    Wanted::IfItFits => max_bytes.saturating_sub(copied.bytes),
+                    Wanted::Always => u64::MAX,
+                };
+                match names.get(&seen.facts.ino) {
+                    Some(first) => link(target, first, path),
+                    None => match copy_file(source, target, path, room) {
+                        Ok(Some(bytes)) => {
+                            copied.bytes += bytes;
+                            Ok(())
+                        }
+                        Ok(None) => Err(io::Error::other(format!("beyond the bound of {max_bytes} bytes"))),
+                        Err(error) => Err(error),
+                    },
                 }
             }
             FileType::Fifo => make_fifo(target, path, &seen.facts),
@@ -116,7 +121,13 @@ fn link(target: BorrowedFd<'_>, first: &Path, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::linkat(from, from_name, to, to_name, AtFlags::empty())?)
 }
 
-fn copy_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>, path: &Path) -> io::Result<u64> {
+/// Copies a file, unless that takes more than `room`; says how much it took.
+fn copy_file(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    path: &Path,
+    room: u64,
+) -> io::Result<Option<u64>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
     let from: File = open_below(source, path, flags, Mode::empty())?.into();
     let facts = super::access::facts_of(&from)?;
@@ -125,21 +136,24 @@ fn copy_file(source: BorrowedFd<'_>, target: BorrowedFd<'_>, path: &Path) -> io:
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
     let to: File = open_below(target, path, flags, Mode::RUSR | Mode::WUSR)?.into();
-    let bytes = copy_content(&from, &to, facts.size)?;
+    let shared = rustix::fs::ioctl_ficlone(&to, &from).is_ok();
+    if !shared && facts.allocated > room {
+        let (parent, name) = parent(target, path)?;
+        rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
+        return Ok(None);
+    }
+    let bytes = if shared { 0 } else { copy_content(&from, &to, facts.size)? };
     rustix::fs::fchmod(&to, Mode::from_raw_mode(facts.mode & 0o777))?;
     let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec: facts.mtime.seconds, tv_nsec: facts.mtime.nanoseconds.into() },
     };
     rustix::fs::futimens(&to, &times)?;
-    Ok(bytes)
+    Ok(Some(bytes))
 }
 
-/// Shares the blocks of a file, or copies them; says how many bytes that took.
+/// Copies all but the holes.
 fn copy_content(from: &File, to: &File, size: u64) -> io::Result<u64> {
-    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
-        return Ok(0);
-    }
     to.set_len(size)?;
     let mut bytes = 0;
     for_each_extent(from, size, |at, len| {

@@ -3,19 +3,24 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use super::*;
 use crate::workspace::testing::{Home, age};
 
-struct Branch {
-    workspace: PathBuf,
-    outside: PathBuf,
+pub(super) struct Branch {
+    pub(super) workspace: PathBuf,
+    pub(super) outside: PathBuf,
 }
 
 impl Branch {
-    fn of(home: &Home) -> Self {
+    pub(super) fn of(home: &Home) -> Self {
         let parent = home.path("branches");
         let _ = fs::create_dir(&parent);
         Self { workspace: parent.join("b1"), outside: parent.join("b1.outside") }
     }
 
-    fn files<'a>(&'a self, home: &'a Home, from: &'a Listing, open: &'a [PathBuf]) -> BranchFiles<'a> {
+    pub(super) fn files<'a>(
+        &'a self,
+        home: &'a Home,
+        from: &'a Listing,
+        open: &'a [PathBuf],
+    ) -> BranchFiles<'a> {
         BranchFiles {
             store: &home.store,
             user: &home.user,
