@@ -94,7 +94,7 @@ impl Engine {
             env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
             network: Network::Private,
             outside: false,
-            workspace: Some(self.inner.place.run.join("netns")),
+            workspace: Some(self.inner.place.sessions()),
             files: FilePolicy::None,
             memory_limit: None,
             pids_limit: None,

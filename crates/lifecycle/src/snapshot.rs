@@ -147,7 +147,6 @@ impl Engine {
             HostSection { fingerprint: self.fingerprint()? }.to_section()?,
             SessionSection::of(record).to_section()?,
         ])?;
-        let listing = Listing::of_snapshot(store.store(), &snapshot);
         let (commit, snapshot_id) = steps.run("commit", || {
             store.commit_snapshot(
                 session,
@@ -167,7 +166,7 @@ impl Engine {
         self.inner.stages.adopt(staged, &snapshot_id.to_string());
         Ok(Kept {
             commit,
-            files: listing?,
+            files: Listing::of_snapshot(store.store(), &snapshot)?,
             memory_bytes: ingested.stats.memory_bytes,
             new_bytes: ingested.stats.new_bytes,
             not_captured: captured.not_captured,

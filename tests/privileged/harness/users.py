@@ -17,7 +17,9 @@ class Failed(AssertionError):
 
     def __init__(self, answer):
         self.answer = answer
-        super().__init__(f"`{' '.join(answer.words)}` ended with {answer.code}: {answer.out[-2000:]} {answer.err[-3000:]}")
+        # Steps are left out: what matters is what came last.
+        err = "\n".join(line for line in answer.err.splitlines() if '"message_type":"step"' not in line)
+        super().__init__(f"`{' '.join(answer.words)}` ended with {answer.code}: {answer.out[-2000:]} {err[-3000:]}")
 
 
 class Answer:
