@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// A page under `docs/errors/`; it never changes its meaning.
-    #[schema(example = "IJ-D004")]
+    #[schema(example = "IJ-D012")]
     pub code: String,
     /// What happened, for people.
     pub message: String,

@@ -151,7 +151,7 @@ fn a_daemon_that_was_restarted_does_not_know_the_job() {
     let sandbox = Sandbox::new();
     let _daemon = Daemon::start(&sandbox, |asked, _| match asked.path.ends_with("/events") {
         false => Reply::Json(202, job("rollback", "running", json!({}))),
-        true => Reply::Json(404, refusal("IJ-D004", 15, "no job `j-18`")),
+        true => Reply::Json(404, refusal("IJ-D012", 15, "no job `j-18`")),
     });
     let ran = fails(&sandbox, 16, "IJ-C033", &["rollback", "x", "y"]);
     assert!(ran.err.contains("how the rollback ended"), "{ran:?}");
@@ -164,7 +164,7 @@ fn events_go_on_after_a_break() {
         0 => Reply::Cut(event(4, "session_removed", json!({"session": "a"}))),
         1 => Reply::Stream(event(5, "session_removed", json!({"session": "b"}))),
         // A refusal ends it.
-        _ => Reply::Json(400, refusal("IJ-D001", 1, "enough")),
+        _ => Reply::Json(400, refusal("IJ-D010", 1, "enough")),
     });
     let ran = sandbox.run(["events", "--follow"]);
     assert_eq!((ran.code, ran.out.lines().count()), (1, 2), "{ran:?}");
