@@ -16,7 +16,6 @@ use checkpoint_criu::{Event, ExternalMount, Hooks, RestoreOptions, Runner};
 use manifest::host::{Verdict, compare};
 use manifest::snapshot::HostSection;
 use manifest::{Commit, Snapshot};
-use rustix::process::Signal;
 use sandbox::process::Identity;
 use sandbox::{BOX_DIR, NetworkNamespace, Root, User, as_user};
 
@@ -172,8 +171,13 @@ impl Engine {
             // In the session's cgroup, so that the processes are born there, and found there if we end in between.
             runner: Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, Some(&cgroup))),
         };
-        let mut hooks =
-            RestoreHooks { user: &record.owner, expected: expectations(record), pid: None, failure: None };
+        let mut hooks = RestoreHooks {
+            user: &record.owner,
+            expected: expectations(record),
+            pid: None,
+            worker: None,
+            failure: None,
+        };
         let restored = criu.restore(&options, &mut hooks);
         if let Some(failure) = hooks.failure {
             return Err(failure);
@@ -275,10 +279,15 @@ struct RestoreHooks<'a> {
     user: &'a User,
     expected: Expectations,
     pid: Option<i32>,
+    worker: Option<i32>,
     failure: Option<LifecycleError>,
 }
 
 impl Hooks for RestoreHooks<'_> {
+    fn worker(&mut self, pid: i32, _start_time: u64) {
+        self.worker = Some(pid);
+    }
+
     fn event(&mut self, event: &Event) -> Result<(), String> {
         let pid = match (event, self.pid) {
             (Event::PostRestore { pid }, _) => {
@@ -291,11 +300,9 @@ impl Hooks for RestoreHooks<'_> {
         match trust::check_restored(pid, self.user, &self.expected) {
             Ok(()) => Ok(()),
             Err(error) => {
-                if let Ok(Some(identity)) = Identity::of(pid) {
-                    let _gone = identity.signal(Signal::KILL);
-                }
                 let text = error.to_string();
-                self.failure = Some(error);
+                // CRIU would let them run whatever is answered here
+                self.failure = Some(trust::end_refused(pid, self.worker).err().unwrap_or(error));
                 Err(text)
             }
         }
