@@ -5,12 +5,12 @@
 //! root. Three walls stand before that:
 //!
 //! 1. The store of a user is closed to the user, and each snapshot carries a *seal* of this installation
-//!    ([`crate::seal`]). What came from elsewhere is refused to anyone but root.
+//!    (`seal`). What came from elsewhere is refused to anyone but root.
 //! 2. [`check_images`] reads every image before CRIU does, and refuses what the user could not have got without CRIU. It
 //!    denies by default: an image, a message field, a kind of file, a mount that is not known here is a refusal. Paths
-//!    are tried by the kernel, with the user's rights ([`reach`]).
+//!    are tried by the kernel, with the user's rights (`reach`).
 //! 3. [`check_restored`] looks at the processes when CRIU has made them and before they run, against a path that was changed
-//!    between check and use ([`restored`]).
+//!    between check and use (`restored`).
 //!
 //! Each wall is meant to hold without the others. The tests that craft images are in `real/`; what is left is in
 //! `docs/threat-model.md`.

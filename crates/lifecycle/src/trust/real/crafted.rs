@@ -233,7 +233,7 @@ fn extra_mounts() {
     let mut honest = Vec::new();
     image(&scene, &stem, |mounts| honest.clone_from(mounts));
     let shm = honest.iter().position(|mount| mount.text(7) == "/dev/shm").unwrap();
-    let mut with = |change: &dyn Fn(&mut Fields), words: &str| {
+    let with = |change: &dyn Fn(&mut Fields), words: &str| {
         image(&scene, &stem, |mounts| {
             mounts.clone_from(&honest);
             change(&mut mounts[shm]);

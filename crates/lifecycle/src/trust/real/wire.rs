@@ -138,7 +138,7 @@ pub(super) fn edit(path: &Path, change: impl FnOnce(&mut Vec<Fields>)) {
     let (magic, mut rest) = bytes.split_at(head);
     let only_first = path.file_name().unwrap().to_str().unwrap().starts_with("ghost-file");
     let mut entries = Vec::new();
-    while rest.len() >= 4 && !(only_first && !entries.is_empty()) {
+    while rest.len() >= 4 && (!only_first || entries.is_empty()) {
         let length = usize::try_from(u32::from_le_bytes(rest[..4].try_into().unwrap())).unwrap();
         entries.push(Fields::read(&rest[4..4 + length]));
         rest = &rest[4 + length..];
