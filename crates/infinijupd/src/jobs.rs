@@ -271,8 +271,9 @@ fn log_end(job: &Job, uid: u32, took: Duration) {
         None => tracing::info!(job = job.id, kind, session, uid, micros, "job done"),
         Some(error) => {
             let ErrorBody { code, message, causes, .. } = error;
-            let causes = causes.join(": ");
-            tracing::warn!(job = job.id, kind, session, uid, micros, code, message, causes, "job failed");
+            let error =
+                [message].into_iter().chain(causes).map(String::as_str).collect::<Vec<_>>().join(": ");
+            tracing::warn!(job = job.id, kind, session, uid, micros, code, error, "job failed");
         }
     }
 }
