@@ -43,7 +43,7 @@ impl From<LifecycleError> for Failure {
         let body = ErrorBody {
             code: error.code().to_owned(),
             message: error.to_string(),
-            causes: causes(&error),
+            causes: causes(&error).into_iter().chain(error.evidence()).collect(),
             hint: error.hint(),
             exit,
         };

@@ -327,6 +327,15 @@ impl LifecycleError {
         }
     }
 
+    /// What was seen, beyond the text and its causes: the telling lines of CRIU's log.
+    pub fn evidence(&self) -> Vec<String> {
+        match self {
+            Self::Criu(error) => error.evidence().map(|evidence| evidence.lines.clone()).unwrap_or_default(),
+            Self::PutBack { source, .. } | Self::LeftSuspended { source, .. } => source.evidence(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The way out, where there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
