@@ -12,7 +12,7 @@
 //! 3. [`check_restored`] looks at the processes when CRIU has made them and before they run, against a path that was changed
 //!    between check and use (`restored`).
 //!
-//! Each wall is meant to hold without the others. The tests that craft images are in `real/`; what is left is in
+//! Each wall is meant to hold without the others. The tests that craft images are in `tests/trust/`; what is left is in
 //! `docs/threat-model.md`.
 
 mod archive;
@@ -22,8 +22,6 @@ mod mounts;
 mod people;
 mod procfs;
 mod reach;
-#[cfg(test)]
-mod real;
 mod restored;
 mod schema;
 mod wire;

@@ -1,4 +1,9 @@
 //! Images of a real session, taken by a real CRIU, and what happens when somebody has crafted them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy.toml allows these in #[test] functions only, not in their helpers"
+)]
 
 mod crafted;
 mod scene;
@@ -8,8 +13,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
-use self::scene::Scene;
-use super::{check_images, check_restored, end_refused};
+use lifecycle::trust::{check_images, check_restored, end_refused};
+
+use crate::scene::Scene;
 
 #[test]
 fn an_honest_session_passes_before_and_after_its_restore() {

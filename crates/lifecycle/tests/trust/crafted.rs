@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use super::scene::Scene;
-use super::wire::{Fields, Raw, at, edit};
-use crate::error::LifecycleError;
-use crate::trust::check_images;
+use lifecycle::LifecycleError;
+use lifecycle::trust::check_images;
+
+use crate::scene::Scene;
+use crate::wire::{Fields, Raw, at, edit};
 
 /// Refused, and one of the reasons has `words` in it.
 #[track_caller]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// A value on the wire.
 #[derive(Clone)]
-pub(super) enum Raw {
+pub(crate) enum Raw {
     Number(u64),
     Eight([u8; 8]),
     Bytes(Vec<u8>),
@@ -14,7 +14,7 @@ pub(super) enum Raw {
 
 /// A message on the wire.
 #[derive(Clone)]
-pub(super) struct Fields(pub(super) Vec<(u32, Raw)>);
+pub(crate) struct Fields(pub(crate) Vec<(u32, Raw)>);
 
 fn varint(bytes: &mut &[u8]) -> u64 {
     let mut value = 0;
@@ -86,14 +86,14 @@ impl Fields {
         out
     }
 
-    pub(super) fn number(&self, field: u32) -> Option<u64> {
+    pub(crate) fn number(&self, field: u32) -> Option<u64> {
         self.0.iter().find_map(|(number, value)| match value {
             Raw::Number(value) if *number == field => Some(*value),
             _ => None,
         })
     }
 
-    pub(super) fn text(&self, field: u32) -> String {
+    pub(crate) fn text(&self, field: u32) -> String {
         let found = self.0.iter().find_map(|(number, value)| match value {
             Raw::Bytes(bytes) if *number == field => Some(bytes.clone()),
             _ => None,
@@ -102,24 +102,24 @@ impl Fields {
     }
 
     /// Sets a number, whether it was there or not.
-    pub(super) fn put(&mut self, field: u32, value: u64) {
+    pub(crate) fn put(&mut self, field: u32, value: u64) {
         self.0.retain(|(number, _)| *number != field);
         self.0.push((field, Raw::Number(value)));
     }
 
-    pub(super) fn put_text(&mut self, field: u32, text: &str) {
+    pub(crate) fn put_text(&mut self, field: u32, text: &str) {
         self.0.retain(|(number, _)| *number != field);
         self.0.push((field, Raw::Bytes(text.as_bytes().to_vec())));
     }
 
     /// Adds one more value of a repeated field.
-    pub(super) fn add(&mut self, field: u32, value: u64) {
+    pub(crate) fn add(&mut self, field: u32, value: u64) {
         self.0.push((field, Raw::Number(value)));
     }
 }
 
 /// The message at a path of field numbers, opened for changes.
-pub(super) fn at<'a>(message: &'a mut Fields, path: &[u32]) -> &'a mut Fields {
+pub(crate) fn at<'a>(message: &'a mut Fields, path: &[u32]) -> &'a mut Fields {
     let Some((first, rest)) = path.split_first() else { return message };
     let value = &mut message.0.iter_mut().find(|(number, _)| number == first).unwrap().1;
     if let Raw::Bytes(bytes) = value {
@@ -132,7 +132,7 @@ pub(super) fn at<'a>(message: &'a mut Fields, path: &[u32]) -> &'a mut Fields {
 }
 
 /// Changes the messages of an image; what follows the last whole one stays as it is.
-pub(super) fn edit(path: &Path, change: impl FnOnce(&mut Vec<Fields>)) {
+pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut Vec<Fields>)) {
     let bytes = fs::read(path).unwrap();
     let head = if bytes.starts_with(&0x5456_4319_u32.to_le_bytes()) { 8 } else { 4 };
     let (magic, mut rest) = bytes.split_at(head);

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use checkpoint_criu::{
     Criu, DumpOptions, Event, ExternalMount, ExternalNetwork, Hooks, Leave, NoHooks, RestoreOptions, Runner,
 };
+use lifecycle::trust::{Expectations, ExpectedMount};
 use sandbox::process::{Identity, namespace_inode};
 use sandbox::{BoxSpec, Cgroup, Limits, Network, NetworkNamespace, Program, Root, User, real_ids_runner};
-
-use super::super::{Expectations, ExpectedMount};
 
 /// Holds a bit of everything that an image can have.
 const WORKLOAD: &str = "
@@ -50,10 +49,10 @@ while True:
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
-pub(super) struct Scene {
-    pub(super) user: User,
-    pub(super) expected: Expectations,
-    pub(super) images: PathBuf,
+pub(crate) struct Scene {
+    pub(crate) user: User,
+    pub(crate) expected: Expectations,
+    pub(crate) images: PathBuf,
     criu: Criu,
     program: Program,
     kdat: PathBuf,
@@ -81,7 +80,8 @@ fn tools() -> Result<(Criu, Program), String> {
 
 impl Scene {
     /// A session that was dumped and ended; `None` where that cannot be done.
-    pub(super) fn dumped(what: &str) -> Option<Self> {
+    #[expect(clippy::print_stdout, reason = "a skipped test must be seen")]
+    pub(crate) fn dumped(what: &str) -> Option<Self> {
         match tools() {
             Ok((criu, program)) => Some(Self::make(criu, program)),
             Err(reason) => {
@@ -186,22 +186,22 @@ impl Scene {
             .collect();
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().canonicalize().unwrap().join(name)
     }
 
     /// How far the session has come.
-    pub(super) fn ticks(&self) -> u64 {
+    pub(crate) fn ticks(&self) -> u64 {
         fs::metadata(self.path("box/ticks")).map_or(0, |metadata| metadata.len())
     }
 
     /// How many processes there are of it.
-    pub(super) fn processes(&self) -> usize {
+    pub(crate) fn processes(&self) -> usize {
         self.cgroup.processes().len()
     }
 
     /// Restores it, and asks `look` about its first process (and CRIU's worker) when everything is there and nothing runs.
-    pub(super) fn restore(
+    pub(crate) fn restore(
         &self,
         look: impl FnMut(i32, Option<i32>) -> Result<(), String>,
     ) -> Result<Identity, checkpoint_criu::CriuError> {
@@ -259,7 +259,7 @@ impl Drop for Scene {
     }
 }
 
-pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(Instant::now() < deadline, "in vain: {what}");
