@@ -184,14 +184,22 @@ impl Bases {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
             handle = match open_below(handle.as_fd(), Path::new(name), flags, Mode::empty()) {
                 Err(error) if is_absent(&error) => {
-                    rustix::fs::mkdirat(&handle, name, Mode::from_raw_mode(mode(&so_far) | 0o700))?;
-                    open_below(handle.as_fd(), Path::new(name), flags, Mode::empty())?
+                    make_directory(handle.as_fd(), name, mode(&so_far) | 0o700)?
                 }
                 other => other?,
             };
         }
         Ok(())
     }
+}
+
+/// Makes a directory with exactly this mode, whatever our own mask is.
+pub(crate) fn make_directory(parent: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<OwnedFd> {
+    rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let handle = open_below(parent, Path::new(name), flags, Mode::empty())?;
+    rustix::fs::fchmod(&handle, Mode::from_raw_mode(mode & 0o777))?;
+    Ok(handle)
 }
 
 /// A directory by its full path.

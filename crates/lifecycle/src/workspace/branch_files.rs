@@ -219,9 +219,7 @@ impl BranchFiles<'_> {
             Writer { store: self.store, user: self.user, bases: &bases, to: self.from, places: &places };
         let mut done = PutBackDone::default();
         writer.write(&steps, &mut done)?;
-        if self.from.whole_tree {
-            writer.directories_and_links(&mut done)?;
-        }
+        writer.directories_and_links(&mut done)?;
         made.bytes += done.bytes;
         made.left_out.extend(done.kept);
         Ok(())

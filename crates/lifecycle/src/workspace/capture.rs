@@ -91,6 +91,7 @@ struct Item {
 /// Takes stable copies. The processes are frozen, or there are none.
 pub(crate) fn begin(request: &CaptureRequest<'_>, pids: &[i32]) -> Result<Pending> {
     let open = open_files::look(pids, request.places)?;
+    let standing = open_files::working_directories(pids);
     let stage = Stage::new(request.staging).map_err(io_error("create a file in", request.staging))?;
     let mut taking = Taking {
         request: *request,
@@ -100,7 +101,7 @@ pub(crate) fn begin(request: &CaptureRequest<'_>, pids: &[i32]) -> Result<Pendin
         not_captured: Vec::new(),
     };
     let outcome = sandbox::as_user(request.user, || {
-        let outcome = taking.take(&open);
+        let outcome = taking.take(&open, &standing);
         (taking, outcome)
     })?;
     let (taking, outcome) = outcome;
@@ -138,7 +139,7 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn take(&mut self, open: &[OpenFile]) -> io::Result<()> {
+    fn take(&mut self, open: &[OpenFile], standing: &[PathBuf]) -> io::Result<()> {
         let bases = Bases::open(self.request.places)?;
         for file in open {
             self.open_file(&bases, file);
@@ -154,7 +155,7 @@ impl Taking<'_> {
             let patterns = Patterns::new(include, exclude);
             self.tree(&bases, &patterns, *max_bytes)?;
         }
-        self.directories(&bases);
+        self.directories(&bases, standing);
         Ok(())
     }
 
@@ -176,7 +177,7 @@ impl Taking<'_> {
         if !wanted {
             // One that may grow freely needs no comparison.
             if !file.append_only {
-                self.fingerprint(&file.path, &file.facts);
+                self.fingerprint(&file.path, &file.facts, true);
             }
             return;
         }
@@ -192,7 +193,7 @@ impl Taking<'_> {
             }
             None => self.open_same(bases, file),
         };
-        self.copy(&file.path, opened, file.mapped_written, Some(&file.facts));
+        self.copy(&file.path, opened, &file.facts, file.mapped_written, true);
     }
 
     /// By name, if the name still leads to that file.
@@ -218,7 +219,7 @@ impl Taking<'_> {
                     self.insert(path, entry, None);
                 } else {
                     let opened = bases.open_file(&spot, OFlags::RDONLY);
-                    self.copy(path, opened, false, Some(&facts));
+                    self.copy(path, opened, &facts, false, false);
                 }
             }
             Err(error) if said => self.not_captured.push((path.to_owned(), reason(&error))),
@@ -271,7 +272,7 @@ impl Taking<'_> {
             }
             match seen.facts.kind {
                 FileType::RegularFile if seen.facts.size > left => {
-                    self.fingerprint(&path, &seen.facts);
+                    self.fingerprint(&path, &seen.facts, false);
                     let text = format!("beyond the bound of {max_bytes} bytes");
                     self.not_captured.push((path, text));
                 }
@@ -318,7 +319,14 @@ impl Taking<'_> {
         (!mapped && content(entry).is_some() && facts.unchanged_since(entry)).then(|| entry.clone())
     }
 
-    fn copy(&mut self, path: &Path, opened: io::Result<(File, Facts)>, mapped: bool, seen: Option<&Facts>) {
+    fn copy(
+        &mut self,
+        path: &Path,
+        opened: io::Result<(File, Facts)>,
+        seen: &Facts,
+        mapped: bool,
+        needed: bool,
+    ) {
         let outcome = opened.and_then(|(file, facts)| {
             let copy = self.stage.copy(&file, facts.size, facts.allocated)?;
             Ok((facts, copy, file_name(path)?))
@@ -332,17 +340,20 @@ impl Taking<'_> {
                 self.insert(path, entry, Some(copy));
             }
             Err(error) => {
-                if let Some(facts) = seen {
-                    self.fingerprint(path, facts);
-                }
+                self.fingerprint(path, seen, needed);
                 self.not_captured.push((path.to_owned(), reason(&error)));
             }
         }
     }
 
-    fn fingerprint(&mut self, path: &Path, facts: &Facts) {
+    /// What a file looks like, without its content. Only one that the processes have open has a number: without that one
+    /// as it was, a restore fails.
+    fn fingerprint(&mut self, path: &Path, facts: &Facts, needed: bool) {
         if let (Ok(name), false) = (file_name(path), self.items.contains_key(path)) {
-            let entry = facts.entry(name, Node::File { size: facts.size, content: None });
+            let mut entry = facts.entry(name, Node::File { size: facts.size, content: None });
+            if !needed {
+                (entry.ino, entry.ctime) = (None, None);
+            }
             self.insert(path, entry, None);
         }
     }
@@ -351,9 +362,11 @@ impl Taking<'_> {
         self.items.insert(path.to_owned(), Item { path: path.to_owned(), entry, copy });
     }
 
-    /// The directories that lead to the files: a rollback may have to make them again.
-    fn directories(&mut self, bases: &Bases) {
-        let mut above = BTreeSet::new();
+    /// The directories that lead to the files, and those that processes are in: a rollback may have to make them again.
+    fn directories(&mut self, bases: &Bases, standing: &[PathBuf]) {
+        let mut above: BTreeSet<PathBuf> = standing.iter().cloned().collect();
+        let outer = standing.iter().flat_map(|path| path.ancestors().skip(1));
+        above.extend(outer.filter(|path| path.file_name().is_some()).map(Path::to_owned));
         for path in self.captured() {
             above.extend(
                 path.ancestors().skip(1).filter(|path| path.file_name().is_some()).map(Path::to_owned),

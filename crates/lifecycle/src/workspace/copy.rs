@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 
-use super::access::{Facts, open_below, reason};
+use super::access::{self, Facts, open_below, reason};
 use super::stage::{copy_range, for_each_extent};
 use super::walk::{Seen, Walked};
 
@@ -100,7 +100,7 @@ fn parent<'a>(
 
 fn make_directory(target: BorrowedFd<'_>, path: &Path, facts: &Facts) -> io::Result<()> {
     let (parent, name) = parent(target, path)?;
-    Ok(rustix::fs::mkdirat(parent, name, Mode::from_raw_mode((facts.mode & 0o777) | 0o700))?)
+    access::make_directory(parent.as_fd(), name, facts.mode | 0o700).map(drop)
 }
 
 fn make_fifo(target: BorrowedFd<'_>, path: &Path, facts: &Facts) -> io::Result<()> {
@@ -130,7 +130,7 @@ fn copy_file(
 ) -> io::Result<Option<u64>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
     let from: File = open_below(source, path, flags, Mode::empty())?.into();
-    let facts = super::access::facts_of(&from)?;
+    let facts = access::facts_of(&from)?;
     if !facts.is_file() {
         return Err(io::Error::other("is not a regular file any more"));
     }

@@ -19,6 +19,9 @@ use super::Places;
 use super::access::{Facts, facts_of_magic};
 use crate::error::{Result, io_error};
 
+/// What the kernel adds to the name of something that was deleted.
+const DELETED: &[u8] = b" (deleted)";
+
 /// A regular file that a process of the session has open or mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenFile {
@@ -46,6 +49,16 @@ pub(crate) fn look(pids: &[i32], places: &Places) -> Result<Vec<OpenFile>> {
         found.mappings(&directory).map_err(io_error("read", directory.join("maps")))?;
     }
     Ok(found.files.into_values().collect())
+}
+
+/// Where the processes are. A directory that is gone is CRIU's to make again.
+pub(crate) fn working_directories(pids: &[i32]) -> Vec<PathBuf> {
+    let links = pids.iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok());
+    let mut paths: Vec<PathBuf> =
+        links.filter(|path| !path.as_os_str().as_bytes().ends_with(DELETED)).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
 }
 
 struct Found<'a> {
@@ -125,7 +138,6 @@ impl Found<'_> {
 
     /// The kernel adds a word to the name of a file that was deleted. A file can also have that word in its name.
     fn true_name(&self, name: PathBuf, facts: &Facts) -> (PathBuf, bool) {
-        const DELETED: &[u8] = b" (deleted)";
         let Some(bare) = name.as_os_str().as_bytes().strip_suffix(DELETED) else { return (name, false) };
         let is_its_name = self.host_path(&name).is_some_and(|path| {
             facts_of_magic(&path).is_ok_and(|found| (found.device, found.ino) == (facts.device, facts.ino))

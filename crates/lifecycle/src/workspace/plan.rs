@@ -239,6 +239,8 @@ impl<'a> PutBack<'a> {
 fn first_look(entry: &Entry, seen: io::Result<Option<Facts>>) -> Action {
     let Node::File { size, content } = entry.node else { return Action::Nothing };
     match (seen, content) {
+        // Seen and not captured, and no process had it open.
+        (_, None) if entry.ino.is_none() => Action::Nothing,
         (Err(error), _) => Action::Blocked(reason(&error)),
         (Ok(Some(facts)), _) if !facts.is_file() => {
             Action::Blocked(format!("is a {} now", kind_name(facts.kind)))

@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UT
 use rustix::io::Errno;
 use sandbox::User;
 
-use super::access::{Bases, Facts, reason};
+use super::access::{Bases, Facts, make_directory, reason};
 use super::listing::{Listing, content};
 use super::open_files::OpenFile;
 use super::plan::{Action, BATCH, Step};
@@ -94,9 +95,7 @@ impl PutBack<'_> {
         let writer =
             Writer { store: self.store, user: self.user, bases: &bases, to: self.to, places: self.places };
         writer.write(&steps, &mut done)?;
-        if self.to.whole_tree {
-            writer.directories_and_links(&mut done)?;
-        }
+        writer.directories_and_links(&mut done)?;
         Ok(done)
     }
 
@@ -264,14 +263,12 @@ impl Writer<'_> {
         self.bases.open_file(&step.spot, OFlags::RDWR).ok().map(|(file, _)| file)
     }
 
-    /// Empty directories and links that are gone.
+    /// Directories and links that are gone: of a whole tree all of them, otherwise the directories of the processes.
     pub(super) fn directories_and_links(&self, done: &mut PutBackDone) -> Result<()> {
         let (created, kept) = sandbox::as_user(self.user, || {
             let (mut created, mut kept) = (Vec::new(), Vec::new());
             for (path, entry) in &self.to.entries {
-                let Some(spot) = self.places.spot(path).filter(|_| self.places.in_workspace(path)) else {
-                    continue;
-                };
+                let Some(spot) = self.places.spot(path) else { continue };
                 match self.directory_or_link(&spot, entry) {
                     Ok(true) => created.push(path.clone()),
                     Ok(false) => {}
@@ -290,13 +287,13 @@ impl Writer<'_> {
         {
             return Ok(false);
         }
-        self.bases.make_parents(spot, |_| 0o700)?;
+        // Sorted by path: what leads here was made before.
         let (parent, name) = self.bases.parent(spot)?;
         match &entry.node {
             Node::Symlink { target } => {
                 rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target.as_bytes()), parent, name)?;
             }
-            _ => rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(entry.mode & 0o777))?,
+            _ => drop(make_directory(parent.as_fd(), name, entry.mode)?),
         }
         Ok(true)
     }

@@ -170,8 +170,18 @@ pub(crate) struct Holder(Child);
 
 impl Holder {
     pub(crate) fn new(home: &Home, stdin: impl Into<Stdio>, stdout: impl Into<Stdio>) -> Self {
+        Self::within(home, Path::new("/"), stdin, stdout)
+    }
+
+    /// In a certain directory.
+    pub(crate) fn within(
+        home: &Home,
+        directory: &Path,
+        stdin: impl Into<Stdio>,
+        stdout: impl Into<Stdio>,
+    ) -> Self {
         let mut command = Command::new("sleep");
-        command.arg("1000").stdin(stdin).stdout(stdout).stderr(Stdio::null()).current_dir("/");
+        command.arg("1000").stdin(stdin).stdout(stdout).stderr(Stdio::null()).current_dir(directory);
         if rustix::process::geteuid().is_root() {
             command.uid(home.user.uid).gid(home.user.gid);
         }

@@ -275,6 +275,32 @@ fn a_file_that_a_restore_needs_and_that_has_another_size_is_found_beforehand() {
     assert!(plan.blocked[1].reason.contains("has 5 bytes, had 3"), "{:?}", plan.blocked);
 }
 
+#[test]
+fn the_directory_that_a_process_was_in_comes_back() {
+    let home = Home::new();
+    let inside = home.write("work/here/x", "").with_file_name("");
+    let null = std::process::Stdio::null;
+    let holder = Holder::within(&home, &inside, null(), null());
+    let (_, to) = home.capture_with(&FilePolicy::Open, &[], &Listing::default(), &[holder.pid()]);
+    drop(holder);
+    fs::remove_dir_all(&inside).unwrap();
+    home.put_back(&FilePolicy::Open, &to).run(&Listing::default()).unwrap();
+    assert!(inside.is_dir());
+    assert_eq!(fs::metadata(&inside).unwrap().uid(), home.user.uid);
+}
+
+#[test]
+fn a_file_that_was_only_seen_is_in_nobodys_way() {
+    let home = Home::new();
+    let big = home.write("work/big", vec![1; 5000]);
+    let policy = FilePolicy::Tree { include: vec![], exclude: vec![], max_bytes: 1000 };
+    let (_, to) = home.capture_with(&policy, &[], &Listing::default(), &[]);
+    assert!(to.entries.contains_key(&big));
+    home.write("work/big", "another size");
+    let plan = home.put_back(&policy, &to).plan().unwrap();
+    assert_eq!((plan.blocked, plan.remove), (vec![], vec![]));
+}
+
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     // Runs, so that there are equal blocks, zero blocks and boundaries in odd places.
     let run = (prop_oneof![Just(0_u8), any::<u8>()], 1_usize..9000);
