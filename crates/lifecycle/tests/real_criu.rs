@@ -1,0 +1,224 @@
+//! The pipelines with real CRIU and real processes: a counter that writes into a file, as an unprivileged user.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lifecycle::{
+    BranchRequest, Caller, Config, Engine, FilePolicy, Network, NoWatch, RollbackRequest, SessionState,
+    SnapshotRequest, Start, StartRequest, StopRequest,
+};
+use sandbox::User;
+
+/// Counts in memory, and writes each number into a file that it keeps open.
+const COUNTER: &str = r#"
+import sys, time
+out = open(sys.argv[1], "w+")
+number = 0
+while True:
+    number += 1
+    out.seek(0)
+    out.truncate()
+    out.write(str(number))
+    out.flush()
+    time.sleep(0.005)
+"#;
+
+struct World {
+    engine: Engine,
+    caller: Caller,
+    home: tempfile::TempDir,
+    config: Config,
+}
+
+/// `None` where this cannot run; a failure where it must.
+fn world() -> Option<World> {
+    let required = std::env::var_os("INFINIJUP_TESTS_REQUIRED").is_some();
+    let missing = |why: &str| {
+        assert!(!required, "this must run here: {why}");
+        eprintln!("skipped: the pipelines with real CRIU because {why}");
+    };
+    if !rustix::process::geteuid().is_root() {
+        missing("it needs root");
+        return None;
+    }
+    if checkpoint_criu::Criu::find(None).is_err() {
+        missing("there is no CRIU");
+        return None;
+    }
+    let Some(program) = program() else {
+        missing("infinijup-box is not built: cargo build -p sandbox");
+        return None;
+    };
+    // Not below /tmp: a directory that only root can enter is what the product has, too.
+    let home = tempfile::Builder::new().prefix("infinijup-test-").tempdir_in("/var/lib").unwrap();
+    fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
+    let mut config = Config::new(home.path().join("state"), home.path().join("run"));
+    config.program = Some(program);
+    let (engine, _) = Engine::open(config.clone()).unwrap();
+    let user = User {
+        uid: 64_123,
+        gid: 64_123,
+        groups: vec![64_123],
+        name: "ijtest".into(),
+        home: home.path().to_owned(),
+        shell: PathBuf::from("/bin/sh"),
+    };
+    Some(World { engine, caller: Caller::from(user), home, config })
+}
+
+/// The helper program, which cargo builds beside the tests of its own crate only.
+fn program() -> Option<PathBuf> {
+    let mut directory = std::env::current_exe().ok()?;
+    directory.pop();
+    directory.pop();
+    let program = directory.join("infinijup-box");
+    program.exists().then_some(program)
+}
+
+impl World {
+    fn workspace(&self, name: &str) -> PathBuf {
+        let path = self.home.path().join(name);
+        fs::create_dir(&path).unwrap();
+        chown(&path, Some(self.caller.uid()), Some(self.caller.uid())).unwrap();
+        path
+    }
+
+    fn start(&self, name: &str) -> PathBuf {
+        let workspace = self.workspace(name);
+        let file = workspace.join("number");
+        let words = ["/usr/bin/python3", "-c", COUNTER, file.to_str().unwrap()];
+        let request = StartRequest {
+            name: Some(name.to_owned()),
+            start: Start::Command(words.map(OsString::from).into()),
+            cwd: workspace,
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            network: Network::Private,
+            outside: false,
+            workspace: None,
+            files: FilePolicy::Open,
+            memory_limit: None,
+            pids_limit: None,
+            sidecars: Vec::new(),
+        };
+        self.engine.start(&self.caller, request, &NoWatch).unwrap();
+        wait_past(&file, 0);
+        file
+    }
+
+    fn state(&self, name: &str) -> SessionState {
+        self.engine.session(&self.caller, name).unwrap().state
+    }
+
+    fn end(&self, names: &[&str]) {
+        for name in names {
+            self.engine.stop(&self.caller, name, StopRequest { grace: Duration::from_secs(5) }).unwrap();
+            self.engine.remove(&self.caller, name).unwrap();
+        }
+        let left = sandbox::leftover_mounts(self.home.path()).unwrap();
+        let left: Vec<_> = left.iter().filter(|path| !path.ends_with("tmpfs")).collect();
+        assert!(left.is_empty(), "mounts are left: {left:?}");
+        sandbox::unmount_all(self.home.path()).unwrap();
+    }
+}
+
+fn number(file: &Path) -> u64 {
+    fs::read_to_string(file).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Waits until the counter is past this number; says where it is.
+fn wait_past(file: &Path, least: u64) -> u64 {
+    let begun = Instant::now();
+    loop {
+        let now = number(file);
+        if now > least {
+            return now;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} stays at {now}", file.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_session_goes_back_with_its_file_and_goes_on() {
+    let Some(world) = world() else { return };
+    let file = world.start("one");
+    let inode = fs::metadata(&file).unwrap().ino();
+    let taken = world.engine.snapshot(&world.caller, "one", &SnapshotRequest::default(), &NoWatch).unwrap();
+    let then = number(&file);
+    let far = wait_past(&file, then + 200);
+    let back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true };
+    let outcome = world.engine.rollback(&world.caller, "one", &back, &NoWatch).unwrap();
+    let now = wait_past(&file, 0);
+    assert!(now < far, "{now} is not before {far}");
+    wait_past(&file, now);
+    assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
+    // And forth again, to where it was when it went back.
+    let forth = RollbackRequest { to: outcome.automatic.unwrap().to_string(), force: false, files: true };
+    world.engine.rollback(&world.caller, "one", &forth, &NoWatch).unwrap();
+    assert!(wait_past(&file, 0) >= far);
+    world.end(&["one"]);
+}
+
+#[test]
+fn a_branch_lives_beside_its_original_with_files_of_its_own() {
+    let Some(world) = world() else { return };
+    let file = world.start("root");
+    let request = BranchRequest { from: None, name: Some("twig".into()), count: 1 };
+    let made = world.engine.branch(&world.caller, "root", &request, &NoWatch).unwrap();
+    let branch = &made[0].session;
+    let copy = branch.workspace.join("number");
+    assert_ne!(branch.workspace, file.parent().unwrap());
+    let (here, there) = (number(&file), number(&copy));
+    wait_past(&copy, there);
+    wait_past(&file, here);
+    world.engine.suspend(&world.caller, "root", &NoWatch).unwrap();
+    let still = number(&file);
+    let there = number(&copy);
+    wait_past(&copy, there + 20);
+    assert_eq!(number(&file), still);
+    world.end(&["twig", "root"]);
+}
+
+#[test]
+fn a_session_sleeps_through_a_restart_of_the_engine_and_wakes() {
+    let Some(mut world) = world() else { return };
+    let file = world.start("sleeper");
+    world.engine.suspend(&world.caller, "sleeper", &NoWatch).unwrap();
+    let asleep = number(&file);
+    assert_eq!(world.state("sleeper"), SessionState::Suspended);
+    let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
+    assert!(recovery.troubles.is_empty(), "{recovery:?}");
+    world.engine = engine;
+    world.engine.resume(&world.caller, "sleeper", false, &NoWatch).unwrap();
+    let awake = wait_past(&file, asleep);
+    assert!(awake < asleep + 1000);
+    // One that runs is adopted as it is.
+    let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
+    assert_eq!(recovery.adopted, ["sleeper"]);
+    world.engine = engine;
+    let now = number(&file);
+    wait_past(&file, now);
+    world.end(&["sleeper"]);
+}
+
+#[test]
+fn files_that_someone_else_changed_are_named_and_kept() {
+    let Some(world) = world() else { return };
+    let file = world.start("shared");
+    let taken = world.engine.snapshot(&world.caller, "shared", &SnapshotRequest::default(), &NoWatch).unwrap();
+    world.engine.suspend(&world.caller, "shared", &NoWatch).unwrap();
+    fs::write(&file, "somebody else was here").unwrap();
+    let mut back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true };
+    let error = world.engine.rollback(&world.caller, "shared", &back, &NoWatch).unwrap_err();
+    assert_eq!(error.code(), "IJ-L030", "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "somebody else was here");
+    back.force = true;
+    world.engine.rollback(&world.caller, "shared", &back, &NoWatch).unwrap();
+    wait_past(&file, 0);
+    let kept = world.engine.history(&world.caller, None).unwrap();
+    assert!(kept.iter().any(|commit| commit.thread == "shared-files"), "{kept:?}");
+    world.end(&["shared"]);
+}
