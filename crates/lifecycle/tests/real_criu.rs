@@ -208,7 +208,8 @@ fn a_session_sleeps_through_a_restart_of_the_engine_and_wakes() {
 fn files_that_someone_else_changed_are_named_and_kept() {
     let Some(world) = world() else { return };
     let file = world.start("shared");
-    let taken = world.engine.snapshot(&world.caller, "shared", &SnapshotRequest::default(), &NoWatch).unwrap();
+    let taken =
+        world.engine.snapshot(&world.caller, "shared", &SnapshotRequest::default(), &NoWatch).unwrap();
     world.engine.suspend(&world.caller, "shared", &NoWatch).unwrap();
     fs::write(&file, "somebody else was here").unwrap();
     let mut back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true };
