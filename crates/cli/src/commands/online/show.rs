@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use super::Online;
 use super::steps::duration;
 use crate::format;
+use crate::progress::Mode;
 
 /// The first twelve digits of an id.
 pub(super) fn short(id: &str) -> String {
@@ -102,8 +103,11 @@ impl Online<'_> {
         }
     }
 
-    /// Where the time went, for those who asked for more.
+    /// Where the time went, for those who asked for more and have not been told step by step.
     pub(super) fn tell_steps(&self, steps: &[TimedStep]) {
+        if self.context.meter.mode() == Mode::Lines {
+            return;
+        }
         for step in steps {
             self.printer().detail(&format!("{}: {}", format::safe(&step.name), duration(step.micros)));
         }
