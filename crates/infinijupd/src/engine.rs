@@ -69,6 +69,12 @@ fn caller(caller: &Caller) -> Outcome<lifecycle::Caller> {
     Ok(lifecycle::Caller::by_uid(caller.uid)?)
 }
 
+/// The same, for what makes no sense without CRIU. A session that could never be snapshotted is not started either; but
+/// what runs can be looked at, used and ended.
+fn able(engine: &Engine, by: &Caller) -> Outcome<lifecycle::Caller> {
+    engine.unable().map_or_else(|| caller(by), |error| Err(error.into()))
+}
+
 impl Operations for Engine {
     fn version(&self) -> Version {
         Version {
@@ -140,7 +146,7 @@ impl Operations for Engine {
             pids_limit: request.pids_limit,
             sidecars: request.sidecars.into_iter().map(words).collect(),
         };
-        Ok(session(Self::start(self, &caller(by)?, request, &Steps(progress))?))
+        Ok(session(Self::start(self, &able(self, by)?, request, &Steps(progress))?))
     }
 
     fn snapshot(
@@ -156,7 +162,7 @@ impl Operations for Engine {
             files: request.files.map(policy),
             quiesce: request.quiesce.map(words),
         };
-        let taken = Self::snapshot(self, &caller(by)?, which, &request, &Steps(progress))?;
+        let taken = Self::snapshot(self, &able(self, by)?, which, &request, &Steps(progress))?;
         let not_captured =
             |one: lifecycle::NotCapturedView| Uncaptured { path: one.path.into(), reason: one.reason };
         Ok(SnapshotOutcome {
@@ -180,7 +186,7 @@ impl Operations for Engine {
     ) -> Outcome<RollbackOutcome> {
         let RollbackRequest { to, force, files } = request;
         let request = lifecycle::RollbackRequest { to, force, files };
-        let done = Self::rollback(self, &caller(by)?, which, &request, &Steps(progress))?;
+        let done = Self::rollback(self, &able(self, by)?, which, &request, &Steps(progress))?;
         Ok(RollbackOutcome {
             commit: done.commit.to_string(),
             automatic: done.automatic.map(|commit| commit.to_string()),
@@ -200,7 +206,7 @@ impl Operations for Engine {
     ) -> Outcome<Vec<BranchOutcome>> {
         let BranchRequest { from, name, count } = request;
         let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1) };
-        let made = Self::branch(self, &caller(by)?, which, &request, &Steps(progress))?;
+        let made = Self::branch(self, &able(self, by)?, which, &request, &Steps(progress))?;
         let branch = |one: lifecycle::BranchOutcome| BranchOutcome {
             session: session(one.session),
             commit: one.commit.to_string(),
@@ -212,7 +218,7 @@ impl Operations for Engine {
     }
 
     fn suspend(&self, by: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SuspendOutcome> {
-        let done = Self::suspend(self, &caller(by)?, which, &Steps(progress))?;
+        let done = Self::suspend(self, &able(self, by)?, which, &Steps(progress))?;
         Ok(SuspendOutcome {
             commit: done.commit.to_string(),
             freed_bytes: done.freed_bytes,
@@ -227,7 +233,7 @@ impl Operations for Engine {
         request: ResumeRequest,
         progress: &dyn Progress,
     ) -> Outcome<SessionView> {
-        Ok(session(Self::resume(self, &caller(by)?, which, request.force, &Steps(progress))?))
+        Ok(session(Self::resume(self, &able(self, by)?, which, request.force, &Steps(progress))?))
     }
 
     fn stop(&self, by: &Caller, which: &str, request: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
@@ -249,7 +255,7 @@ impl Operations for Engine {
     }
 
     fn attach(&self, by: &Caller, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
-        Ok(session(Self::attach(self, &caller(by)?, request.pid, request.name.as_deref())?))
+        Ok(session(Self::attach(self, &able(self, by)?, request.pid, request.name.as_deref())?))
     }
 
     fn checkpoint(
@@ -259,7 +265,7 @@ impl Operations for Engine {
         _: &dyn Progress,
     ) -> Outcome<CheckpointOutcome> {
         let directory = request.directory.as_path();
-        let done = Self::checkpoint(self, &caller(by)?, request.pid, directory, request.leave_running)?;
+        let done = Self::checkpoint(self, &able(self, by)?, request.pid, directory, request.leave_running)?;
         Ok(CheckpointOutcome {
             bytes: size_of_files(&done.directory),
             directory: done.directory.into(),
@@ -268,7 +274,7 @@ impl Operations for Engine {
     }
 
     fn restore(&self, by: &Caller, request: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
-        let done = self.restore_directory(&caller(by)?, request.directory.as_path())?;
+        let done = self.restore_directory(&able(self, by)?, request.directory.as_path())?;
         Ok(RestoredOutcome { pid: done.pid })
     }
 
