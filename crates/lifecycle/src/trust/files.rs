@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sandbox::User;
 
@@ -237,7 +237,14 @@ impl Checker<'_> {
         if flags & O_CREAT_EXCL_TRUNC != 0 {
             self.findings.add(format!("`{name}` would be created or emptied"));
         }
-        if !self.view.agrees(&inside, reg.number(7)) {
+        // the second name of a file carries no mount: CRIU goes by that of the first
+        let agrees = match used.linked_from.filter(|_| reg.number(7).is_none()) {
+            Some(original) => {
+                self.path_of(original).is_some_and(|first| self.view.same_mount(&inside, &first))
+            }
+            None => self.view.agrees(&inside, reg.number(7)),
+        };
+        if !agrees {
             self.findings.add(format!("`{name}` is said to be in another mount than it is"));
         }
         // CRIU gives out an inherited descriptor to whatever file has its key as name
@@ -264,11 +271,22 @@ impl Checker<'_> {
         }
         // the second name of a file whose first is gone: CRIU links it to the first and takes it away
         if let Some(original) = used.linked_from {
-            let first = self.images.of("files").iter().find(|entry| entry.number(2) == Some(original));
-            let flags = first.and_then(|entry| entry.inner(REG)).and_then(|reg| reg.number(2)).unwrap_or(2);
+            let flags = self.regular_file(original).and_then(|reg| reg.number(2)).unwrap_or(2);
             let write = flags & O_ACCMODE != 0;
             self.want(&inside, Need { read: true, write, make: true, ..need });
         }
+    }
+
+    fn regular_file(&self, id: u64) -> Option<&Message> {
+        self.images
+            .of("files")
+            .iter()
+            .find(|entry| entry.number(2) == Some(id))
+            .and_then(|entry| entry.inner(REG))
+    }
+
+    fn path_of(&self, id: u64) -> Option<PathBuf> {
+        self.regular_file(id).map(|reg| path(reg.bytes(6)))
     }
 
     /// Notes that `inside` is needed, if it leads to something of this machine.

@@ -159,6 +159,14 @@ impl View {
         }
     }
 
+    /// Whether two paths are in the same mount.
+    pub(super) fn same_mount(&self, one: &Path, other: &Path) -> bool {
+        match (self.mount_of(one), self.mount_of(other)) {
+            (Some(one), Some(other)) => one.id == other.id,
+            _ => false,
+        }
+    }
+
     fn mount_of(&self, inside: &Path) -> Option<&Mount> {
         self.mounts
             .iter()
