@@ -118,7 +118,7 @@ pub(crate) enum NetworkChoice {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FilesChoice {
-    /// The notebook, and what a process has open for writing
+    /// What a process has open for writing
     Open,
     /// The workspace too
     Tree,
