@@ -61,8 +61,8 @@ fn sign(file: &mut File) -> io::Result<()> {
 
 /// Makes the run directory: everybody may pass through it to the socket.
 pub fn make_run_directory(run: &Path) -> Result<(), DaemonError> {
-    DirBuilder::new().recursive(true).mode(0o755).create(run).map_err(DaemonError::io("create", run))?;
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    DirBuilder::new().recursive(true).mode(0o711).create(run).map_err(DaemonError::io("create", run))?;
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o711);
     fs::set_permissions(run, permissions).map_err(DaemonError::io("set the mode of", run))
 }
 
