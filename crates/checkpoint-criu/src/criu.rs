@@ -272,6 +272,9 @@ impl Criu {
             tcp_close: Some(true),
             network_lock: Some(wire::NETWORK_LOCK_SKIP),
             manage_cgroups_mode: Some(wire::CGROUPS_IGNORE),
+            // The mode of a file may change between dump and restore; who may open what is the caller's check, and CRIU's
+            // comparison of mode bits is none.
+            skip_file_rwx_check: Some(true),
             external,
             inherit_fd,
             ..wire::Options::default()

@@ -70,6 +70,8 @@ pub(crate) struct Options {
     pub(crate) network_lock: Option<i32>,
     #[prost(bytes = "vec", optional, tag = "68")]
     pub(crate) images_dir: Option<Vec<u8>>,
+    #[prost(bool, optional, tag = "66")]
+    pub(crate) skip_file_rwx_check: Option<bool>,
     #[prost(bool, optional, tag = "69")]
     pub(crate) leave_stopped: Option<bool>,
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use checkpoint_criu::{DumpOptions, Leave, NoHooks, RestoreOptions, Runner};
 use jiff::Timestamp;
-use sandbox::User;
 use sandbox::process::{self, Identity};
+use sandbox::{Program, User};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -20,6 +20,7 @@ use crate::place::make;
 use crate::preflight::{self, Needs};
 use crate::record::{Network, Record, SessionId, SessionState};
 use crate::request::FilePolicy;
+use crate::stop::remove_directory;
 use crate::view::{OneShot, SessionView};
 
 impl Engine {
@@ -96,10 +97,13 @@ impl Engine {
             leave: if leave_running { Leave::Running } else { Leave::Ended },
             shell_job: true,
             time_limit: self.inner.config.criu_limit,
-            runner: Runner(sandbox::real_ids_runner(&self.inner.program, &owner, kdat, None)),
+            runner: runner_beside(&self.inner.program, &owner, kdat),
             ..DumpOptions::new(init.pid, directory, directory)
         };
-        let dumped = criu.dump(&options, &mut NoHooks)?;
+        let dumped = criu.dump(&options, &mut NoHooks).inspect_err(|_| {
+            // Made by us a moment ago; half of a dump is of no use, and would be in the way of the next attempt.
+            let _litter = remove_directory(directory);
+        })?;
         Ok(OneShot {
             pid,
             directory: directory.to_owned(),
@@ -115,11 +119,21 @@ impl Engine {
             file_locks: true,
             shell_job: true,
             time_limit: self.inner.config.criu_limit,
-            runner: Runner(sandbox::real_ids_runner(&self.inner.program, caller.user(), kdat, None)),
+            runner: runner_beside(&self.inner.program, caller.user(), kdat),
             ..RestoreOptions::new(directory, directory)
         };
         let restored = criu.restore(&options, &mut NoHooks)?;
         Ok(OneShot { pid: restored.pid, directory: directory.to_owned(), frozen: Duration::ZERO })
+    }
+}
+
+/// How CRIU is run for a tree without a box. The runner that lends root's ids has a mount namespace of its own, and a tree in
+/// any other than CRIU's has all its mounts dumped; root's own trees need no runner, and so keep theirs.
+pub(crate) fn runner_beside(program: &Program, owner: &User, kdat: &Path) -> Runner {
+    if owner.uid == 0 {
+        Runner::default()
+    } else {
+        Runner(sandbox::real_ids_runner(program, owner, kdat, None))
     }
 }
 

@@ -13,6 +13,7 @@ use checkpoint_criu::{
 };
 use sandbox::process::{self, Identity};
 
+use crate::attach::runner_beside;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::journal::{Entry, Phase};
@@ -68,7 +69,10 @@ impl Engine {
             shell_job: record.attached,
             time_limit: self.inner.config.criu_limit,
             // Not in the session's cgroup: what CRIU writes to a tmpfs would be charged to the session.
-            runner: Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, None)),
+            runner: match record.attached {
+                true => runner_beside(&self.inner.program, &record.owner, kdat),
+                false => Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, None)),
+            },
             memory: MemoryPath::Images,
             by_path: false,
         };

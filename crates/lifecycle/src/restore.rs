@@ -19,6 +19,7 @@ use manifest::{Commit, Snapshot};
 use sandbox::process::Identity;
 use sandbox::{BOX_DIR, NetworkNamespace, Root, User, as_user};
 
+use crate::attach::runner_beside;
 use crate::caller::Caller;
 use crate::dump::NETWORK_KEY;
 use crate::engine::Engine;
@@ -169,7 +170,12 @@ impl Engine {
             shell_job: record.attached,
             time_limit: self.inner.config.criu_limit,
             // In the session's cgroup, so that the processes are born there, and found there if we end in between.
-            runner: Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, Some(&cgroup))),
+            runner: match record.attached {
+                true => runner_beside(&self.inner.program, &record.owner, kdat),
+                false => {
+                    Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, Some(&cgroup)))
+                }
+            },
         };
         let mut hooks = RestoreHooks {
             user: &record.owner,
@@ -207,10 +213,11 @@ impl Engine {
         for item in fs::read_dir(images).map_err(io_error("list", images))? {
             let name = item.map_err(io_error("list", images))?.file_name();
             let (from, to) = (images.join(&name), staged.path().join(&name));
-            if name == "files.img" {
-                fs::copy(&from, &to).map_err(io_error("copy", &from))?;
-            } else {
+            // Pages are large and may lie on another file system; the rest is small.
+            if name.as_encoded_bytes().starts_with(b"pages-") {
                 symlink(&from, &to).map_err(io_error("link", &to))?;
+            } else {
+                fs::copy(&from, &to).map_err(io_error("copy", &from))?;
             }
         }
         rewrite::set_paths(staged.path(), &names)?;

@@ -123,9 +123,8 @@ impl BranchFiles<'_> {
         if !made.inodes_kept {
             fs::create_dir(self.workspace).map_err(io_error("create", self.workspace))?;
         }
-        // Exactly the original's: a process that has it as its working directory is not restored otherwise.
-        let mode = rustix::fs::fstat(&source).map_err(io_error("look at", outside))?.st_mode;
-        let target = own_directory(self.workspace, self.user, Mode::from_raw_mode(mode))?;
+        // Closed to others whatever the original was: that may have been in a closed home.
+        let target = own_directory(self.workspace, self.user)?;
         let patterns = Patterns::new(&[], self.exclude);
         let relative = |path: &Path| inside.join(path);
         let needed: BTreeSet<&Path> = self.open.iter().map(PathBuf::as_path).collect();
@@ -238,7 +237,7 @@ impl BranchFiles<'_> {
             return Ok(());
         }
         fs::create_dir(self.outside).map_err(io_error("create", self.outside))?;
-        let target = own_directory(self.outside, self.user, Mode::RWXU)?;
+        let target = own_directory(self.outside, self.user)?;
         let copy = target.try_clone().map_err(io_error("open", self.outside))?;
         let bases = Bases::with_workspace(copy).map_err(io_error("open", self.outside))?;
         // Under their full paths, so that no two of them meet.
@@ -308,14 +307,14 @@ fn is_copy_of(facts: &Facts, entry: &Entry, inodes_kept: bool) -> bool {
 }
 
 /// A directory of ours becomes the user's.
-fn own_directory(path: &Path, user: &User, mode: Mode) -> Result<OwnedFd> {
+fn own_directory(path: &Path, user: &User) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(io_error("open", path))?;
     if rustix::process::geteuid().is_root() {
         rustix::fs::fchown(&handle, Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)))
             .map_err(io_error("change the owner of", path))?;
     }
-    rustix::fs::fchmod(&handle, mode).map_err(io_error("change the mode of", path))?;
+    rustix::fs::fchmod(&handle, Mode::RWXU).map_err(io_error("change the mode of", path))?;
     Ok(handle)
 }
 
