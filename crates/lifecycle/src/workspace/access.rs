@@ -198,7 +198,7 @@ pub(crate) fn make_directory(parent: BorrowedFd<'_>, name: &OsStr, mode: u32) ->
     rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let handle = open_below(parent, Path::new(name), flags, Mode::empty())?;
-    rustix::fs::fchmod(&handle, Mode::from_raw_mode(mode & 0o777))?;
+    rustix::fs::fchmod(&handle, Mode::from_raw_mode(mode))?;
     Ok(handle)
 }
 

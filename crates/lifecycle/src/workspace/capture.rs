@@ -66,9 +66,10 @@ pub(crate) struct CaptureRequest<'a> {
 #[derive(Debug)]
 pub(crate) struct Pending {
     policy: WorkspacePolicy,
-    workspace: PathBuf,
+    places: Places,
+    mapped: BTreeSet<(PathBuf, u64)>,
     stage: Stage,
-    items: Vec<Item>,
+    items: BTreeMap<PathBuf, Item>,
     not_captured: Vec<(PathBuf, String)>,
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn begin(request: &CaptureRequest<'_>, pids: &[i32]) -> Result<Pendin
         not_captured: Vec::new(),
     };
     let outcome = sandbox::as_user(request.user, || {
-        let outcome = taking.take(&open, &standing);
+        let outcome = taking.take(&open.files, &standing);
         (taking, outcome)
     })?;
     let (taking, outcome) = outcome;
@@ -112,9 +113,10 @@ pub(crate) fn begin(request: &CaptureRequest<'_>, pids: &[i32]) -> Result<Pendin
             FilePolicy::Tree { .. } => WorkspacePolicy::Tree,
             FilePolicy::None => WorkspacePolicy::None,
         },
-        workspace: workspace_of(request.places),
+        places: request.places.clone(),
+        mapped: open.mapped,
         stage: taking.stage,
-        items: taking.items.into_values().collect(),
+        items: taking.items,
         not_captured: taking.not_captured,
     })
 }
@@ -408,9 +410,19 @@ pub(crate) fn companions_of(path: &Path) -> impl Iterator<Item = PathBuf> {
 impl Pending {
     /// Puts the copies into the store. Durable after the session's commit.
     pub(crate) fn finish(self, session: &WriteSession, progress: &dyn Progress) -> Result<Captured> {
-        let Self { policy, workspace: root, stage, items, not_captured } = self;
+        let Self { policy, places, mapped, stage, mut items, not_captured } = self;
+        // Libraries and other mapped files: CRIU compares them with what they were.
+        for (path, ino) in mapped {
+            if let (Some(facts), Ok(name)) =
+                (open_files::facts_of_mapped(&path, ino, &places), file_name(&path))
+            {
+                let entry = facts.entry(name, Node::File { size: facts.size, content: None });
+                items.entry(path.clone()).or_insert(Item { path, entry, copy: None });
+            }
+        }
+        let root = workspace_of(&places);
         let (mut inside, mut outside) = (Directory::default(), Directory::default());
-        for Item { path, mut entry, copy } in items {
+        for Item { path, mut entry, copy } in items.into_values() {
             if let Some(copy) = copy {
                 let blob = session.put_blob(&mut stage.reader(&copy), progress)?;
                 entry.node = Node::File { size: blob.len, content: Some(blob.into()) };

@@ -40,10 +40,16 @@ mod walk;
 pub(crate) use branch_files::{BranchFiles, BranchFilesMade, remove as remove_branch_files};
 pub(crate) use capture::{CaptureRequest, Pending, begin};
 pub(crate) use listing::Listing;
-pub(crate) use open_files::look as open_files;
 pub(crate) use put_back::PutBack;
 
 use std::path::{Path, PathBuf};
+
+use crate::error::Result;
+
+/// The files that processes have open, without what is only mapped.
+pub(crate) fn open_files(pids: &[i32], places: &Places) -> Result<Vec<open_files::OpenFile>> {
+    Ok(open_files::look(pids, places)?.files)
+}
 
 /// Where the files that a session sees are on the host.
 #[derive(Clone, Default, Debug)]

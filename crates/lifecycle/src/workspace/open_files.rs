@@ -6,7 +6,7 @@
 //!
 //! Only looking is done here, by root. Opening is not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -40,15 +40,30 @@ pub(crate) struct OpenFile {
     pub(crate) deleted: bool,
 }
 
-/// All of them, each once.
-pub(crate) fn look(pids: &[i32], places: &Places) -> Result<Vec<OpenFile>> {
-    let mut found = Found { places, files: BTreeMap::new() };
+/// What the processes have open.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// Open by a descriptor, or mapped for writing. Each once.
+    pub(crate) files: Vec<OpenFile>,
+    /// Mapped in other ways: programs, libraries, data. Name and inode number.
+    pub(crate) mapped: BTreeSet<(PathBuf, u64)>,
+}
+
+/// Looks at all of them. This is done during the freeze, so of the many libraries no more than the name is noted.
+pub(crate) fn look(pids: &[i32], places: &Places) -> Result<Open> {
+    let mut found = Found { places, files: BTreeMap::new(), mapped: BTreeSet::new() };
     for &pid in pids {
         let directory = PathBuf::from(format!("/proc/{pid}"));
         found.descriptors(pid, &directory).map_err(io_error("read", directory.join("fd")))?;
         found.mappings(&directory).map_err(io_error("read", directory.join("maps")))?;
     }
-    Ok(found.files.into_values().collect())
+    Ok(Open { files: found.files.into_values().collect(), mapped: found.mapped })
+}
+
+/// What a mapped file looks like, if it is still the one that was mapped.
+pub(crate) fn facts_of_mapped(path: &Path, ino: u64, places: &Places) -> Option<Facts> {
+    let facts = facts_of_magic(&host_path(places, path)?).ok()?;
+    (facts.is_file() && facts.ino == ino).then_some(facts)
 }
 
 /// Where the processes are. A directory that is gone is CRIU's to make again.
@@ -64,6 +79,7 @@ pub(crate) fn working_directories(pids: &[i32]) -> Vec<PathBuf> {
 struct Found<'a> {
     places: &'a Places,
     files: BTreeMap<((u32, u32), u64, PathBuf), OpenFile>,
+    mapped: BTreeSet<(PathBuf, u64)>,
 }
 
 impl Found<'_> {
@@ -74,7 +90,12 @@ impl Found<'_> {
             let link = item.path();
             let Some(fd) = item.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             // A descriptor may be closed while we look, unless the process is frozen.
-            let (Ok(name), Ok(facts)) = (fs::read_link(&link), facts_of_magic(&link)) else { continue };
+            let Ok(name) = fs::read_link(&link) else { continue };
+            // `socket:[7]`, `/dev/null` and the like.
+            if self.places.spot(&name).is_none() {
+                continue;
+            }
+            let Ok(facts) = facts_of_magic(&link) else { continue };
             if !facts.is_file() {
                 continue;
             }
@@ -106,13 +127,20 @@ impl Found<'_> {
                 continue;
             }
             let name = PathBuf::from(OsString::from_vec(mapping.name));
+            if self.places.spot(&name).is_none() {
+                continue;
+            }
+            if !written {
+                self.mapped.insert((name, mapping.ino));
+                continue;
+            }
             let by_range = directory.join("map_files").join(&mapping.range);
             let facts = facts_of_magic(&by_range).ok().or_else(|| {
                 let seen = facts_of_magic(&directory.join("root").join(name.strip_prefix("/").ok()?)).ok();
                 seen.filter(|facts| facts.ino == mapping.ino)
             });
             let Some(facts) = facts.filter(Facts::is_file) else { continue };
-            let flags = OpenFlags { descriptor: None, written, mapped_written: written, append_only: false };
+            let flags = OpenFlags { descriptor: None, written, mapped_written: true, append_only: false };
             self.add(name, facts, flags);
         }
         Ok(())
@@ -139,20 +167,18 @@ impl Found<'_> {
     /// The kernel adds a word to the name of a file that was deleted. A file can also have that word in its name.
     fn true_name(&self, name: PathBuf, facts: &Facts) -> (PathBuf, bool) {
         let Some(bare) = name.as_os_str().as_bytes().strip_suffix(DELETED) else { return (name, false) };
-        let is_its_name = self.host_path(&name).is_some_and(|path| {
+        let is_its_name = host_path(self.places, &name).is_some_and(|path| {
             facts_of_magic(&path).is_ok_and(|found| (found.device, found.ino) == (facts.device, facts.ino))
         });
         if is_its_name { (name, false) } else { (PathBuf::from(OsString::from_vec(bare.to_vec())), true) }
     }
+}
 
-    fn host_path(&self, path: &Path) -> Option<PathBuf> {
-        let spot = self.places.spot(path)?;
-        match spot.base {
-            super::Base::Root => Some(Path::new("/").join(spot.below)),
-            super::Base::Workspace => {
-                self.places.workspace.as_ref().map(|(_, outside)| outside.join(spot.below))
-            }
-        }
+fn host_path(places: &Places, path: &Path) -> Option<PathBuf> {
+    let spot = places.spot(path)?;
+    match spot.base {
+        super::Base::Root => Some(Path::new("/").join(spot.below)),
+        super::Base::Workspace => places.workspace.as_ref().map(|(_, outside)| outside.join(spot.below)),
     }
 }
 
@@ -268,15 +294,17 @@ mod tests {
         let one = Holder::new(&home, File::open(&both).unwrap(), append());
         let two = Holder::new(&home, Stdio::null(), fs::OpenOptions::new().write(true).open(&both).unwrap());
         let gone = i32::MAX;
-        let found = look(&[one.pid(), two.pid(), gone], &home.places).unwrap();
+        let Open { files: found, mapped } = look(&[one.pid(), two.pid(), gone], &home.places).unwrap();
         let find = |path: &Path| found.iter().filter(|file| file.path == path).collect::<Vec<_>>();
         let [file] = find(&log)[..] else { panic!("{found:?}") };
         assert!(file.written && file.append_only && !file.deleted && !file.mapped_written);
         let [file] = find(&both)[..] else { panic!("{found:?}") };
         assert!(file.written && !file.append_only);
-        // The program itself is mapped, and was not written.
-        let program = found.iter().find(|file| file.path.ends_with("sleep") || file.descriptor.is_none());
-        assert!(program.is_some_and(|file| !file.written));
+        // The program itself is mapped.
+        let program = mapped.iter().find(|(path, _)| path.ends_with("sleep") || path.ends_with("coreutils"));
+        let (path, ino) = program.unwrap();
+        assert_eq!(facts_of_mapped(path, *ino, &home.places).unwrap().ino, *ino);
+        assert!(facts_of_mapped(path, ino + 1, &home.places).is_none());
         assert!(found.iter().all(|file| !file.path.starts_with("/dev")));
     }
 
@@ -292,7 +320,7 @@ mod tests {
         let two = Holder::new(&home, Stdio::null(), open(&without));
         fs::remove_file(&deleted).unwrap();
         fs::remove_file(&without).unwrap();
-        let found = look(&[one.pid(), two.pid()], &home.places).unwrap();
+        let found = look(&[one.pid(), two.pid()], &home.places).unwrap().files;
         let state = |path: &Path| found.iter().find(|file| file.path == path).map(|file| file.deleted);
         assert_eq!(state(&called), Some(false));
         assert_eq!(state(&deleted), Some(true));

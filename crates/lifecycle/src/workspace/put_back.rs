@@ -247,7 +247,7 @@ impl Writer<'_> {
     fn directory_mode(&self, step: &Step<'_>, below: &Path) -> u32 {
         let up = step.spot.below.components().count().saturating_sub(below.components().count());
         let entry = step.path.ancestors().nth(up).and_then(|path| self.to.entries.get(path));
-        entry.filter(|entry| matches!(entry.node, Node::Dir { .. })).map_or(0o700, |entry| entry.mode & 0o777)
+        entry.filter(|entry| matches!(entry.node, Node::Dir { .. })).map_or(0o700, |entry| entry.mode)
     }
 
     /// If the file had another name that is still there, or is there again, this becomes a name of the same file.

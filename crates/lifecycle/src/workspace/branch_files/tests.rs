@@ -46,6 +46,7 @@ fn a_branch_has_the_files_of_the_snapshot_and_they_are_its_own() {
     symlink("sub/other.txt", home.path("work/link")).unwrap();
     fs::hard_link(&other, home.path("work/second-name")).unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(home.path("work/sub"), fs::Permissions::from_mode(0o2770)).unwrap();
     let from = home.capture_named(&[&log, &journal]);
     home.write("work/run.log", "later, and longer than before");
     home.write("elsewhere/journal", "later");
@@ -62,7 +63,9 @@ fn a_branch_has_the_files_of_the_snapshot_and_they_are_its_own() {
         fs::metadata(at("second-name")).unwrap().ino()
     );
     let root = fs::metadata(&branch.workspace).unwrap();
-    assert_eq!((root.uid(), root.mode() & 0o777), (home.user.uid, 0o700));
+    // CRIU compares the mode of a process's working directory.
+    assert_eq!((root.uid(), root.mode()), (home.user.uid, fs::metadata(home.path("work")).unwrap().mode()));
+    assert_eq!(fs::metadata(at("sub")).unwrap().mode(), fs::metadata(home.path("work/sub")).unwrap().mode());
     assert_eq!(fs::metadata(at("run.log")).unwrap().uid(), home.user.uid);
     let copy = branch.outside.join(journal.strip_prefix("/").unwrap());
     assert_eq!(made.moved, [(journal.clone(), copy.clone())]);
