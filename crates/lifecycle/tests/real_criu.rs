@@ -1,5 +1,9 @@
 //! The pipelines with real CRIU and real processes: a counter that writes into a file, as an unprivileged user.
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "tests fail by panicking, and say what they skip")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "tests fail by panicking, and say what they skip"
+)]
 
 use std::ffi::OsString;
 use std::fs;

@@ -63,8 +63,8 @@ fn a_branch_has_the_files_of_the_snapshot_and_they_are_its_own() {
         fs::metadata(at("second-name")).unwrap().ino()
     );
     let root = fs::metadata(&branch.workspace).unwrap();
-    // CRIU compares the mode of a process's working directory.
-    assert_eq!((root.uid(), root.mode()), (home.user.uid, fs::metadata(home.path("work")).unwrap().mode()));
+    // Closed to others, whatever the original is: that one may be in a home that is closed itself.
+    assert_eq!((root.uid(), root.mode() & 0o7777), (home.user.uid, 0o700));
     assert_eq!(fs::metadata(at("sub")).unwrap().mode(), fs::metadata(home.path("work/sub")).unwrap().mode());
     assert_eq!(fs::metadata(at("run.log")).unwrap().uid(), home.user.uid);
     let copy = branch.outside.join(journal.strip_prefix("/").unwrap());
