@@ -210,3 +210,8 @@ product_packages() {
         printf '%s\n' --exclude "$package"
     done < <(packages_under tests)
 }
+
+# Tests that need root and CRIU, as a filter of nextest. `unit` leaves them out, `privileged` runs them.
+LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(sandbox) or package(lifecycle)))'
+LIVE_TESTS+=' or (package(lifecycle) and test(/\breal::/))'
+export LIVE_TESTS

@@ -6,10 +6,10 @@ engine_tests() { # CARGO-ARGUMENT…
     export INFINIJUP_TESTS_REQUIRED=1 INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu
     if cargo nextest --version >/dev/null 2>&1; then
         check_tests "engines as root" 600 count_nextest 1 cargo nextest run "$@" --profile ci --locked \
-            -E '(package(checkpoint-criu) or package(sandbox) or package(lifecycle)) and kind(test)'
+            -E "$LIVE_TESTS"
     else
         check_tests "engines as root" 600 count_cargo_test 1 cargo test -p checkpoint-criu -p sandbox -p lifecycle \
-            --test '*' --no-fail-fast --locked
+            --lib --test '*' --no-fail-fast --locked
     fi
 }
 

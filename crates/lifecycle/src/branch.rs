@@ -3,6 +3,7 @@
 //! The branch has the same process ids, the same ports and the same paths as the original, in namespaces of its own, and its
 //! own files at those paths: its workspace is a private copy, mounted where the original's was.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -160,7 +161,7 @@ impl Engine {
                 outside: &outside_directory(&workspace),
                 exclude: &exclude,
                 max_bytes,
-                open: &regular_files(aim.images.path())?,
+                open: &open_files(aim.images.path())?,
             }
             .make()
         })?;
@@ -226,11 +227,20 @@ fn taken_at(store: &UserStore, commit: ObjectId) -> Result<SystemTime> {
     Ok(SystemTime::from(store.load(&commit)?.0.time))
 }
 
-/// Paths of the files that the images have open or mapped.
-fn regular_files(images: &Path) -> Result<Vec<PathBuf>> {
-    let files = Images::open(images)?.files()?;
+/// Paths of the regular files that processes in the images have open by a descriptor. Mapped libraries are not among them:
+/// nobody writes to those.
+fn open_files(images: &Path) -> Result<Vec<PathBuf>> {
+    let images = Images::open(images)?;
+    let mut open = BTreeSet::new();
+    for process in images.pstree()? {
+        // A zombie has no descriptors, and no image that would list them.
+        let Ok(ids) = images.ids(process.pid) else { continue };
+        open.extend(images.fdinfo(ids.files)?.into_iter().map(|fd| fd.id));
+    }
+    let files = images.files()?;
     Ok(files
         .iter()
+        .filter(|file| open.contains(&file.id))
         .filter_map(|file| match &file.kind {
             FileKind::Reg(regular) => Some(regular.path().to_owned()),
             _ => None,
