@@ -102,7 +102,9 @@ async fn metrics_count_and_name_nobody() {
     daemon.double.add(me(), "a-secret-name");
     client.snapshot("a-secret-name", "", "?wait=true").await;
     client.snapshot("a-secret-name", "fail", "?wait=true").await;
-    client.snapshot("a-secret-name", "hold", "").await;
+    let job = client.snapshot("a-secret-name", "hold", "").await.json();
+    let path = format!("/v1/jobs/{}", job["id"].as_str().unwrap());
+    soon(async { while client.get(&path).await.json()["steps"].as_array().unwrap().len() < 2 {} }).await;
     let text = String::from_utf8(client.get("/metrics").await.body.to_vec()).unwrap();
     for line in [
         "infinijup_step_duration_seconds_count{operation=\"snapshot\",step=\"ingest\"} 1",
