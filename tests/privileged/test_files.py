@@ -98,7 +98,7 @@ def test_what_somebody_else_changed_is_named_first(commands, user, work):
     session = commands.kernel("k", cwd=work)
     session.kernel.run("f = open('open.txt', 'w'); f.write('one'); f.flush()")
     taken = session.snapshot()
-    session.kernel.run("x = 'still here'")
+    session.kernel.run("x = 'still here'; f.close()")
     user.write(work / "open.txt", "by somebody else")
     error = commands.fails("rollback", "k", taken["commit"])
     assert "open.txt" in str(error), error

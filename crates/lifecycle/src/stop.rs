@@ -19,6 +19,8 @@ use crate::workspace;
 
 /// How long a process may take to be gone after SIGKILL. The kernel frees its memory in that time.
 const KILL_LIMIT: Duration = Duration::from_secs(60);
+/// How soon to look again whether an operation is done.
+const AGAIN: Duration = Duration::from_millis(50);
 
 impl Engine {
     /// Ends a session's processes: SIGTERM, and SIGKILL after a while. Its snapshots stay.
@@ -57,13 +59,28 @@ impl Engine {
         entry.done()
     }
 
-    /// The first process of a session ended. If somebody is in the middle of an operation on it, that was them, or they
-    /// will find out: each operation that leaves a session running looks after it anew.
+    /// The first process of a session ended. If somebody is in the middle of an operation on it, that was them, or they have
+    /// not noticed: it is looked into when they are done.
     pub(crate) fn ended_by_itself(&self, init: Identity) {
+        if self.note_end(init) {
+            return;
+        }
+        let engine = self.clone();
+        let wait = move || {
+            while !engine.note_end(init) {
+                std::thread::sleep(AGAIN);
+            }
+        };
+        // Without a thread it is found at the next start: the process is gone then, too.
+        let _later = std::thread::Builder::new().name("end".to_owned()).spawn(wait);
+    }
+
+    /// Sets down the session whose first process ended, if there still is one. `false` if an operation has hold of it.
+    fn note_end(&self, init: Identity) -> bool {
         let find = || self.records().values().find(|record| record.init == Some(init)).cloned();
-        let Some(record) = find() else { return };
-        let Ok(_held) = self.inner.locks.take(&record.id, &record.name, "its end") else { return };
-        let Some(mut record) = find() else { return };
+        let Some(record) = find() else { return true };
+        let Ok(_held) = self.inner.locks.take(&record.id, &record.name, "its end") else { return false };
+        let Some(mut record) = find() else { return true };
         record.exit = self.exit_status(&record);
         // The box's init writes the status down when its command ends; one that could not was killed itself.
         let state = if record.exit.is_some() { SessionState::Ended } else { SessionState::Failed };
@@ -71,6 +88,7 @@ impl Engine {
             // What cannot be written now is found again at the next start: the process is gone then, too.
             let _later = self.set_down(&mut record, state);
         }
+        true
     }
 
     /// Ends every process of the session, and waits until they are gone.
