@@ -34,6 +34,8 @@ pub(crate) struct OpenFile {
     pub(crate) written: bool,
     /// Mapped so that a write changes the file. Such writes need not change its times.
     pub(crate) mapped_written: bool,
+    /// A change of it can be the processes' own doing: they can write anywhere in it, or stand at its end.
+    pub(crate) own_end: bool,
     /// Open for appending and in no other way: CRIU lets such a file grow.
     pub(crate) append_only: bool,
     /// The name that it was opened by is gone.
@@ -109,8 +111,12 @@ impl Found<'_> {
             let access = flags & OFlags::RWMODE;
             let written = access == OFlags::WRONLY || access == OFlags::RDWR;
             let append_only = access == OFlags::WRONLY && flags.contains(OFlags::APPEND);
+            // Read after the size: what was written in between makes the position greater, never smaller.
+            let at_end = field(&info, "pos:").and_then(|text| text.parse().ok()) >= Some(facts.size);
+            let own_end = access == OFlags::RDWR || (written && at_end);
             let descriptor = Some((pid, fd));
-            self.add(name, facts, OpenFlags { descriptor, written, mapped_written: false, append_only });
+            let flags = OpenFlags { descriptor, written, mapped_written: false, append_only, own_end };
+            self.add(name, facts, flags);
         }
         Ok(())
     }
@@ -140,7 +146,13 @@ impl Found<'_> {
                 seen.filter(|facts| facts.ino == mapping.ino)
             });
             let Some(facts) = facts.filter(Facts::is_file) else { continue };
-            let flags = OpenFlags { descriptor: None, written, mapped_written: true, append_only: false };
+            let flags = OpenFlags {
+                descriptor: None,
+                written,
+                mapped_written: true,
+                append_only: false,
+                own_end: true,
+            };
             self.add(name, facts, flags);
         }
         Ok(())
@@ -152,16 +164,26 @@ impl Found<'_> {
         if facts.nlink == 0 || self.places.spot(&path).is_none() {
             return;
         }
-        let OpenFlags { descriptor, written, mapped_written, append_only } = flags;
+        let OpenFlags { descriptor, written, mapped_written, append_only, own_end } = flags;
         self.files
             .entry((facts.device, facts.ino, path.clone()))
             .and_modify(|file| {
                 file.append_only &= append_only;
                 file.written |= written;
                 file.mapped_written |= mapped_written;
+                file.own_end |= own_end;
                 file.descriptor = file.descriptor.or(descriptor);
             })
-            .or_insert(OpenFile { path, facts, descriptor, written, mapped_written, append_only, deleted });
+            .or_insert(OpenFile {
+                path,
+                facts,
+                descriptor,
+                written,
+                mapped_written,
+                own_end,
+                append_only,
+                deleted,
+            });
     }
 
     /// The kernel adds a word to the name of a file that was deleted. A file can also have that word in its name.
@@ -187,6 +209,7 @@ struct OpenFlags {
     written: bool,
     mapped_written: bool,
     append_only: bool,
+    own_end: bool,
 }
 
 /// A process that ended meanwhile has nothing open.
@@ -199,9 +222,12 @@ fn unless_ended<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
 fn flags_in(info: &str) -> OFlags {
-    let octal = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    let bits = octal.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    let bits = field(info, "flags:").and_then(|text| u32::from_str_radix(text, 8).ok());
     OFlags::from_bits_retain(bits.unwrap_or_default())
 }
 

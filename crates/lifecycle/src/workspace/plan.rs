@@ -1,6 +1,5 @@
 //! What a rollback would do to files, found out before anything is touched.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -36,7 +35,7 @@ pub(crate) struct Plan {
     pub(crate) remove: Vec<PathBuf>,
     /// How many files are as they were.
     pub(crate) unchanged: usize,
-    /// Files to be overwritten that changed since the session's last snapshot, and that the session does not have open.
+    /// Files to be overwritten that somebody else seems to have changed since the session's last snapshot.
     pub(crate) changed_by_others: Vec<PathBuf>,
     /// Files that a restore needs as they were, and that cannot be put back: it would fail.
     pub(crate) blocked: Vec<Blocked>,
@@ -156,20 +155,23 @@ impl<'a> PutBack<'a> {
         Ok(same)
     }
 
-    /// Of the files that will be overwritten, those that the session did not change. What it has open for writing now is
-    /// its own doing; anything else that differs from the last snapshot may be somebody else's.
+    /// Of the files that will be overwritten, those that somebody else changed since the last snapshot. The kernel does not
+    /// say who wrote, so this goes by what can be seen. What the session has open for writing is its own doing, unless
+    /// none of its descriptors is where the file now ends: then it was not the last to write. What it does not have open
+    /// is somebody else's; but where the whole directory belongs to the session, opening, writing and closing files there
+    /// is what its programs do all the time.
     fn by_others(&self, written: Vec<(&Path, Spot, Facts)>) -> Result<Vec<PathBuf>> {
-        let own: BTreeSet<&Path> = self
-            .open
-            .iter()
-            .filter(|file| file.written && !file.deleted)
-            .map(|file| file.path.as_path())
-            .collect();
+        let open =
+            |path: &Path| self.open.iter().find(|file| file.written && !file.deleted && file.path == path);
+        let is_own = |path: &Path| match open(path) {
+            Some(file) => file.own_end,
+            None => self.to.whole_tree && self.places.in_workspace(path),
+        };
         let head = self.head.unwrap_or(self.to);
         let mut doubtful = Vec::new();
         for (path, spot, facts) in written {
             let known = head.entries.get(path);
-            if !own.contains(path) && !known.is_some_and(|entry| facts.unchanged_since(entry)) {
+            if !is_own(path) && !known.is_some_and(|entry| facts.unchanged_since(entry)) {
                 doubtful.push((path, spot, known.and_then(content)));
             }
         }

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use proptest::prelude::*;
 
 use super::*;
-use crate::workspace::testing::{Holder, Home, age, tree};
+use crate::workspace::testing::{Holder, Home, tree};
 use crate::workspace::{open_files, plan::Blocked};
 
 fn inode(path: &Path) -> u64 {
@@ -229,31 +229,39 @@ fn a_run_that_was_cut_short_is_repeated() {
 fn files_that_somebody_else_changed_are_named() {
     let home = Home::new();
     let log = home.write("work/own.log", "one");
+    let other = home.write("work/others.log", "one");
     let notebook = home.write("work/n.ipynb", "one");
     let old = home.write("work/old", "one");
-    let to = home.capture_tree();
+    let all = [log.as_path(), &other, &notebook, &old];
+    let to = home.capture_named(&all);
     home.write("work/old", "two");
-    let head = home.capture_tree();
-    let holder = Holder::new(
-        &home,
-        std::process::Stdio::null(),
-        fs::OpenOptions::new().append(true).open(&log).unwrap(),
-    );
-    home.write("work/own.log", "written by the session");
-    home.write("work/n.ipynb", "saved by an editor");
-    let open = open_files(&[holder.pid()], &home.places).unwrap();
-    let policy = tree();
-    let put_back = PutBack { head: Some(&head), open: &open, ..home.put_back(&policy, &to) };
+    let head = home.capture_named(&all);
+    let append = |path: &Path| fs::OpenOptions::new().append(true).open(path).unwrap();
+    let (mut own, not_own) = (append(&log), append(&other));
+    let null = std::process::Stdio::null;
+    let one = Holder::new(&home, null(), own.try_clone().unwrap());
+    let two = Holder::new(&home, null(), not_own);
+    // Through the session's own descriptor, which it shares with us; the others by name.
+    std::io::Write::write_all(&mut own, b", two by the session").unwrap();
+    fs::write(&other, "written by somebody else").unwrap();
+    fs::write(&notebook, "saved by an editor").unwrap();
+    let open = open_files(&[one.pid(), two.pid()], &home.places).unwrap();
+    let put_back = PutBack { head: Some(&head), open: &open, ..home.put_back(&FilePolicy::Open, &to) };
     let plan = put_back.plan().unwrap();
-    assert_eq!(plan.write, [notebook.clone(), old.clone(), log]);
-    assert_eq!(plan.changed_by_others, [notebook.as_path()]);
+    assert_eq!(plan.write, [notebook.as_path(), &old, &other, &log]);
+    assert_eq!(plan.changed_by_others, [notebook.as_path(), &other]);
     assert_eq!(plan.touches(), plan.write);
-    // Touched, but not changed.
+    // Touched, but not changed; and what is as it was at the snapshot needs nothing at all.
     home.write("work/n.ipynb", "one");
+    let plan = put_back.plan().unwrap();
+    assert_eq!(plan.changed_by_others, [other.as_path()]);
+    assert!(!plan.write.contains(&notebook));
+    // Where the whole directory is the session's, files that it opened and closed are its own.
+    let whole = home.capture_tree();
+    home.write("work/n.ipynb", "two");
+    let policy = tree();
+    let put_back = PutBack { head: Some(&whole), open: &open, ..home.put_back(&policy, &whole) };
     assert_eq!(put_back.plan().unwrap().changed_by_others, Vec::<PathBuf>::new());
-    // A change back to what it was at the snapshot needs nothing at all.
-    assert!(!put_back.plan().unwrap().write.contains(&notebook));
-    age(&old);
 }
 
 #[test]
