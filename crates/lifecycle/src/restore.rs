@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cas_core::ObjectId;
 use checkpoint_criu::images::{FileKind, Images, rewrite};
@@ -35,6 +35,9 @@ use crate::workspace::Listing;
 
 /// How long what a failed restore left behind may take to end.
 const KILL_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the ids of processes that have ended may take to be free.
+const PIDS_LIMIT: Duration = Duration::from_secs(10);
 
 /// A state to go to: found, laid out, checked.
 pub(crate) struct Aim {
@@ -141,6 +144,7 @@ impl Engine {
         let rewritten = self.own_paths(record, images)?;
         let images = rewritten.as_ref().map_or(images, |staged| staged.path());
         let (root, network) = if record.attached {
+            wait_for_pids(images)?;
             (None, None)
         } else {
             self.make_network(record)?;
@@ -239,6 +243,18 @@ impl Engine {
         let wanted = wanted.unwrap_or(0);
         as_user(&record.owner, || lengthen(&path, wanted))?.map_err(io_error("lengthen", &path))
     }
+}
+
+/// An adopted tree comes back with the machine's process ids, which are free only when the parents of the old processes have
+/// taken note of their end. What does not become free is CRIU's to complain about.
+fn wait_for_pids(images: &Path) -> Result<()> {
+    let deadline = Instant::now() + PIDS_LIMIT;
+    let tree = Images::open(images)?.pstree()?;
+    let taken = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
+    while tree.iter().any(|process| taken(process.pid)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 fn lengthen(path: &Path, wanted: u64) -> std::io::Result<()> {

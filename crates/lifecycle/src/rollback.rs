@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use manifest::CommitReason;
+use sandbox::process::Identity;
 
 use crate::caller::Caller;
 use crate::dump::{DumpPlan, places};
@@ -25,6 +26,35 @@ use crate::steps::{NoWatch, StepProgress, Steps, Watch};
 use crate::view::RollbackOutcome;
 use crate::watch::EventKind;
 use crate::workspace::{self, CaptureRequest, Listing, PutBack};
+
+/// A tree that stands still. It goes on when this is dropped, on an error or while a panic unwinds, unless it was ended.
+pub(crate) struct StoppedTree {
+    init: Identity,
+    may_go_on: bool,
+}
+
+impl StoppedTree {
+    /// Ends it. `phase` is written down first, and says that its state is durable.
+    pub(crate) fn end(
+        mut self,
+        engine: &Engine,
+        record: &Record,
+        entry: &Entry,
+        phase: &Phase,
+    ) -> Result<()> {
+        entry.enter(phase)?;
+        self.may_go_on = false;
+        engine.end_tree(record)
+    }
+}
+
+impl Drop for StoppedTree {
+    fn drop(&mut self) {
+        if self.may_go_on {
+            let _gone = checkpoint_criu::release(self.init.pid);
+        }
+    }
+}
 
 /// Where a session can go back to if a restore fails.
 pub(crate) struct Safe {
@@ -52,18 +82,15 @@ impl Engine {
 
         let (entry, safe, automatic) = match record.state {
             SessionState::Running => {
-                let (entry, kept) = self.stop_and_keep(
+                let (entry, stopped, kept) = self.stop_and_keep(
                     &mut record,
                     &store,
                     &touches,
                     CommitReason::BeforeRollback,
                     &mut steps,
                 )?;
-                entry.enter(&Phase::Ending {
-                    safe: kept.commit.to_string(),
-                    then: Some(target.to_string()),
-                })?;
-                steps.run("end the old processes", || self.end_tree(&record))?;
+                let phase = Phase::Ending { safe: kept.commit.to_string(), then: Some(target.to_string()) };
+                steps.run("end the old processes", || stopped.end(self, &record, &entry, &phase))?;
                 record.init = None;
                 entry
                     .enter(&Phase::Restoring { commit: target.to_string(), safe: kept.commit.to_string() })?;
@@ -147,29 +174,24 @@ impl Engine {
         named: &[PathBuf],
         reason: CommitReason,
         steps: &mut Steps<'_>,
-    ) -> Result<(Entry, Kept)> {
+    ) -> Result<(Entry, StoppedTree, Kept)> {
         let init = record.living_init("be snapshotted")?;
         let parent = self.parent_files(store, record)?;
         let policy = record.files.clone();
         let entry =
             self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None, images: PathBuf::new() })?;
         let plan = DumpPlan { record, leave: Leave::Stopped, policy: &policy, named, parent: &parent };
-        let kept = self
-            .dump(&plan, &entry, steps)
-            .and_then(|taken| self.keep(record, taken, store, &Why::automatic(reason), steps));
+        let kept = self.dump(&plan, &entry, steps).and_then(|taken| {
+            let stopped = StoppedTree { init, may_go_on: true };
+            Ok((stopped, self.keep(record, taken, store, &Why::automatic(reason), steps)?))
+        });
         match kept {
-            Ok(kept) => {
+            Ok((stopped, kept)) => {
                 record.head = Some(kept.commit.to_string());
-                match self.save(record) {
-                    Ok(()) => Ok((entry, kept)),
-                    Err(error) => {
-                        let _gone = checkpoint_criu::release(init.pid);
-                        Err(error)
-                    }
-                }
+                self.save(record)?;
+                Ok((entry, stopped, kept))
             }
             Err(error) => {
-                let _gone = checkpoint_criu::release(init.pid);
                 self.running(record);
                 entry.done()?;
                 Err(error)

@@ -20,10 +20,10 @@ impl Engine {
         let init = record.living_init("be suspended")?;
         let store = self.inner.stores.open(record.owner.uid)?;
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
-        let (entry, kept) =
+        let (entry, stopped, kept) =
             self.stop_and_keep(&mut record, &store, &[], CommitReason::Suspend, &mut steps)?;
-        entry.enter(&Phase::Ending { safe: kept.commit.to_string(), then: None })?;
-        steps.run("end the processes", || self.end_tree(&record))?;
+        let phase = Phase::Ending { safe: kept.commit.to_string(), then: None };
+        steps.run("end the processes", || stopped.end(self, &record, &entry, &phase))?;
         self.set_down(&mut record, SessionState::Suspended)?;
         entry.done()?;
         Ok(SuspendOutcome { commit: kept.commit, freed_bytes, steps: steps.timings() })
