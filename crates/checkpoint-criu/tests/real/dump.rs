@@ -147,3 +147,29 @@ fn a_worker_that_is_killed_leaves_a_tree_that_can_be_released() {
     assert_goes_on(&log);
     assert_consecutive(&numbers(&log));
 }
+
+#[test]
+fn a_tree_may_be_left_standing_until_it_is_released() {
+    let Some(criu) = criu() else { return };
+    let scratch = Scratch::new();
+    let log = scratch.dir.path().join("log");
+    let tree = plain(&log);
+    let mut options = DumpOptions::new(tree.pid, scratch.sub("images"), scratch.sub("logs"));
+    options.leave = Leave::Stopped;
+    let mut at_dump = Vec::new();
+    criu.dump(
+        &options,
+        &mut At::new(Event::PostDump, |_| {
+            at_dump = numbers(&log);
+            Ok(())
+        }),
+    )
+    .unwrap();
+    wait_for("it stands", || {
+        fs::read_to_string(format!("/proc/{}/stat", tree.pid)).is_ok_and(|stat| stat.contains(") T "))
+    });
+    assert_eq!(numbers(&log), at_dump);
+    release(tree.pid).unwrap();
+    assert_goes_on(&log);
+    assert_consecutive(&numbers(&log));
+}
