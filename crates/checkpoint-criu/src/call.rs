@@ -22,8 +22,7 @@ pub(crate) struct Call<'a> {
     pub(crate) images: &'a Path,
     pub(crate) log_dir: &'a Path,
     pub(crate) time_limit: Duration,
-    pub(crate) by_path: bool,
-    /// The tree of a dump, where we can see it.
+    /// The tree of a dump.
     pub(crate) tree: Option<Stat>,
     /// A descriptor that the worker gets as its standard output.
     pub(crate) output: Option<OwnedFd>,
@@ -58,13 +57,8 @@ impl Call<'_> {
         }
         let complaints = self.complaints();
         let complaints = File::create(&complaints).map_err(CriuError::io("create", &complaints))?;
-        if self.by_path {
-            options.images_dir_fd = -1;
-            options.images_dir = Some(absolute(self.images)?);
-        } else {
-            options.images_dir_fd = images.as_raw_fd();
-            options.work_dir_fd = Some(work_dir.as_raw_fd());
-        }
+        options.images_dir_fd = images.as_raw_fd();
+        options.work_dir_fd = Some(work_dir.as_raw_fd());
         options.log_level = Some(4);
         options.log_file = Some(self.log_name());
         options.notify_scripts = Some(true);
@@ -73,7 +67,6 @@ impl Call<'_> {
             criu: self.criu,
             runner: self.runner,
             plugins: Some(&plugins),
-            work_dir: self.by_path.then_some(self.log_dir),
             output: self.output.take(),
             complaints: Some(complaints),
         })?;
@@ -116,9 +109,7 @@ impl Call<'_> {
                 let notify = response.notify.unwrap_or_default();
                 let script = notify.script.unwrap_or_default();
                 let event = Event::from_script(&script, notify.pid.unwrap_or(0));
-                if let (Event::SetupNamespaces { pid } | Event::PostRestore { pid }, false) =
-                    (&event, self.by_path)
-                {
+                if let Event::SetupNamespaces { pid } | Event::PostRestore { pid } = &event {
                     made.extend(Stat::of(*pid));
                 }
                 let mut said = hooks.event(&event);
@@ -218,9 +209,7 @@ impl Call<'_> {
     /// PID namespace: others may still be on their way out.
     fn cleared(&self, worker: &mut Worker, made: &[Stat]) -> TreeState {
         let mut cleared = worker.clear(made);
-        if !self.by_path
-            && let Ok(tree) = Images::open(self.images).and_then(|images| images.pstree())
-        {
+        if let Ok(tree) = Images::open(self.images).and_then(|images| images.pstree()) {
             let pids = tree.iter().filter_map(|entry| i32::try_from(entry.pid).ok());
             cleared &= process::wait_for_the_dying(pids, PATIENCE);
         }
@@ -263,10 +252,4 @@ fn open_dir(path: &Path) -> Result<OwnedFd> {
     let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDONLY;
     rustix::fs::open(path, flags, rustix::fs::Mode::empty())
         .map_err(|error| CriuError::io("open", path)(error.into()))
-}
-
-fn absolute(path: &Path) -> Result<Vec<u8>> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::path::absolute(path).map_err(CriuError::io("resolve", path))?;
-    Ok(path.as_os_str().as_bytes().to_vec())
 }

@@ -122,7 +122,6 @@ impl Criu {
             criu: self.path(),
             runner: &Runner::default(),
             plugins: None,
-            work_dir: None,
             output: None,
             complaints: None,
         })?;
@@ -159,6 +158,8 @@ impl Criu {
         let wanted = FeatureFlags { mem_track: Some(true), lazy_pages: Some(true), pidfd_store: Some(true) };
         let features =
             ask(Request { kind: wire::kind::FEATURE_CHECK, features: Some(wanted), ..Request::default() })?;
+        // It ends by itself now. Killed, it would leave us the child that has answered for it.
+        let _ = worker.finish(PROBE_LIMIT);
         let version = version.version.unwrap_or_default();
         let features = features.features.unwrap_or_default();
         Ok(Probe {
@@ -183,10 +184,9 @@ impl Criu {
         match options.memory {
             MemoryPath::Images => {}
         }
-        let tree = if options.by_path { None } else { Stat::of(options.tree) };
-        if options.tree <= 0 || (tree.is_none() && !options.by_path) {
+        let Some(tree) = Stat::of(options.tree) else {
             return Err(CriuError::Invalid { what: format!("there is no process {}", options.tree) });
-        }
+        };
         let mut external = Vec::new();
         for mount in &options.mounts {
             check_key(&mount.key)?;
@@ -239,8 +239,7 @@ impl Criu {
             images: &options.images,
             log_dir: &options.log_dir,
             time_limit: options.time_limit,
-            by_path: options.by_path,
-            tree,
+            tree: Some(tree),
             output: None,
         };
         call.run(wanted, hooks)?;
@@ -286,7 +285,6 @@ impl Criu {
             images: &options.images,
             log_dir: &options.log_dir,
             time_limit: options.time_limit,
-            by_path: options.by_path,
             tree: None,
             output,
         };

@@ -76,9 +76,6 @@ pub struct DumpOptions {
     pub runner: Runner,
     /// How the memory gets into the images.
     pub memory: MemoryPath,
-    /// Name the directories by path instead of by descriptor: for a runner that enters another PID namespace, from which our
-    /// descriptors cannot be seen. The paths must lead to the same place there, and all pids are those of that namespace.
-    pub by_path: bool,
 }
 
 /// What a restore needs to know.
@@ -104,8 +101,6 @@ pub struct RestoreOptions {
     pub time_limit: Duration,
     /// What is put before CRIU.
     pub runner: Runner,
-    /// As at the dump.
-    pub by_path: bool,
 }
 
 /// A time limit that fits a tree of some GiB on a busy machine.
@@ -126,7 +121,6 @@ impl DumpOptions {
             time_limit: DEFAULT_TIME_LIMIT,
             runner: Runner::default(),
             memory: MemoryPath::Images,
-            by_path: false,
         }
     }
 }
@@ -145,7 +139,6 @@ impl RestoreOptions {
             shell_job: false,
             time_limit: DEFAULT_TIME_LIMIT,
             runner: Runner::default(),
-            by_path: false,
         }
     }
 }

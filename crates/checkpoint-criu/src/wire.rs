@@ -68,8 +68,6 @@ pub(crate) struct Options {
     pub(crate) tcp_close: Option<bool>,
     #[prost(int32, optional, tag = "64")]
     pub(crate) network_lock: Option<i32>,
-    #[prost(bytes = "vec", optional, tag = "68")]
-    pub(crate) images_dir: Option<Vec<u8>>,
     #[prost(bool, optional, tag = "66")]
     pub(crate) skip_file_rwx_check: Option<bool>,
     #[prost(bool, optional, tag = "69")]

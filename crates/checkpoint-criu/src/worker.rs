@@ -47,8 +47,6 @@ pub(crate) struct Launch<'a> {
     pub(crate) runner: &'a Runner,
     /// An empty directory: CRIU loads plugins from nowhere else.
     pub(crate) plugins: Option<&'a Path>,
-    /// Working directory of CRIU, where it cannot be named by a descriptor.
-    pub(crate) work_dir: Option<&'a Path>,
     /// Its standard output, for a descriptor that it should have.
     pub(crate) output: Option<OwnedFd>,
     /// Where it complains before it has a log.
@@ -92,9 +90,6 @@ impl Worker {
         command.args(words).arg("--no-default-config");
         if let Some(dir) = launch.plugins {
             command.arg("--libdir").arg(dir);
-        }
-        if let Some(dir) = launch.work_dir {
-            command.arg("--work-dir").arg(dir);
         }
         command
             .args(["swrk", "0"])

@@ -74,7 +74,6 @@ impl Engine {
                 false => Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, None)),
             },
             memory: MemoryPath::Images,
-            by_path: false,
         };
         let mut hooks = DumpHooks {
             entry,

@@ -170,7 +170,6 @@ impl Engine {
             network,
             file_locks,
             unix_sockets: false,
-            by_path: false,
             shell_job: record.attached,
             time_limit: self.inner.config.criu_limit,
             // In the session's cgroup, so that the processes are born there, and found there if we end in between.
