@@ -5,6 +5,7 @@
 //! beside itself.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -80,7 +81,8 @@ impl Engine {
         only_root(caller, "checkpoint a process into a directory")?;
         let (init, owner) = attachable(caller, pid)?;
         let (criu, kdat) = self.criu()?;
-        fs::create_dir(directory).map_err(io_error("create", directory))?;
+        // The memory of a process is in it.
+        fs::DirBuilder::new().mode(0o700).create(directory).map_err(io_error("create", directory))?;
         preflight::look(
             init.pid,
             &Needs {

@@ -280,7 +280,9 @@ pub(crate) fn new_ports() -> Result<Ports> {
 }
 
 fn check_directory(user: &User, path: &Path) -> Result<()> {
-    let found = as_user(user, || fs::metadata(path)).map_err(LifecycleError::from)?;
+    // To read it is asked too: a directory that is closed to the user is nobody's workspace.
+    let look = || fs::read_dir(path).and_then(|_| fs::metadata(path));
+    let found = as_user(user, look).map_err(LifecycleError::from)?;
     match found {
         Ok(found) if found.is_dir() && path.is_absolute() => Ok(()),
         Ok(_) => {

@@ -28,7 +28,11 @@ def request(path, method, target, body=None, seconds=110):
     connection = UnixConnection(path, seconds)
     try:
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        connection.request(method, target, json.dumps(body) if body is not None else None, headers)
+        try:
+            connection.request(method, target, json.dumps(body) if body is not None else None, headers)
+        except BrokenPipeError:
+            # It answered before it had heard everything, and that is what counts.
+            pass
         response = connection.getresponse()
         text = response.read()
         try:
