@@ -7,6 +7,7 @@
 //! skipped, nothing panics. That a message is well-formed says nothing about whether it may be restored: that is for the caller to
 //! judge, and the readers show it all it needs.
 
+mod entries;
 mod files;
 mod memory;
 mod mounts;

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::read::{Entries, MAX_IMAGE, magic, read_whole};
+use super::entries::{Entries, MAX_IMAGE, magic, read_whole};
 use crate::error::{CriuError, Result};
 
 const FRAME_REG: u64 = 3;
@@ -190,8 +190,8 @@ mod tests {
     use proptest::prelude::*;
     use prost::Message;
 
+    use super::super::entries::image_of;
     use super::super::files::FileFrame;
-    use super::super::read::tests::image_of;
     use super::super::{FileEntry, FileKind, Images, RegFile};
     use super::*;
 

@@ -33,7 +33,7 @@ pub(crate) fn criu() -> Option<Criu> {
 
 /// Waits until `what` holds.
 pub(crate) fn wait_for(name: &str, what: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !what() {
         assert!(Instant::now() < deadline, "{name}: it did not happen");
         std::thread::sleep(Duration::from_millis(5));
