@@ -79,7 +79,7 @@ def test_a_family_lives_together_sleeps_and_wakes(original, commands, user):
 
 def test_a_branch_has_its_own_database(original, user):
     kernel = original.kernel
-    kernel.run("db = sqlite3.connect('data.sqlite', isolation_level=None); db.execute('PRAGMA journal_mode=WAL')")
+    kernel.run("db = sqlite3.connect('data.sqlite', isolation_level=None); mode = db.execute('PRAGMA journal_mode=WAL').fetchone()")
     kernel.run("db.execute('CREATE TABLE t (who TEXT)'); db.execute(\"INSERT INTO t VALUES ('past')\")")
     branch, outcome = original.branch("other")
     branch.connect()

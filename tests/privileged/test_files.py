@@ -119,7 +119,7 @@ def test_sqlite_comes_back_without_the_later_journal(commands, work):
     kernel.run("import sqlite3; db = sqlite3.connect('d.sqlite', isolation_level=None); db.execute('CREATE TABLE t (n)')")
     kernel.run("db.execute('INSERT INTO t VALUES (1)')")
     taken = session.snapshot()
-    kernel.run("db.execute('PRAGMA journal_mode=WAL'); db.executemany('INSERT INTO t VALUES (?)', [(2,)] * 1000)")
+    kernel.run("mode = db.execute('PRAGMA journal_mode=WAL').fetchone(); db.executemany('INSERT INTO t VALUES (?)', [(2,)] * 1000)")
     session.rollback(taken["commit"])
     kernel.ready()
     assert kernel.value("db.execute('SELECT * FROM t').fetchall()") == [(1,)]

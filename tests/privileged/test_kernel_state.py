@@ -36,7 +36,7 @@ def test_everything_comes_back_twenty_times(session, user):
         kernel.run(f"world.advance({number})")
         kernel.run("world.is_connected() or world.reconnect()")
         before = kernel.value("world.observe()")
-        assert before["number"] == number and before["in transaction"] and before["threads"]
+        assert before["number"] == number and before["in transaction"] and before["threads"] and before["journal"] == ("wal",)
         assert kernel.value("world.is_connected()")
         file_before = (user.home / "work/grows.bin").read_bytes()
 

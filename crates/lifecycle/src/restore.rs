@@ -279,14 +279,19 @@ pub(crate) fn expectations(record: &Record) -> Expectations {
     }
 }
 
-/// Connections of the images that are closed by a restore, for people.
-pub(crate) fn closed_connections(images: &Path) -> Result<Vec<String>> {
+/// Connections of the images that are closed by a restore, for people. Those of a kernel's clients are left out: they connect
+/// again by themselves.
+pub(crate) fn closed_connections(images: &Path, record: &Record) -> Result<Vec<String>> {
+    let of_kernel = |port: u32| {
+        let mut ports = record.kernel.iter().flat_map(|kernel| &kernel.ports);
+        ports.any(|(outside, inside)| port == u32::from(*inside) || port == u32::from(*outside))
+    };
     let mut closed = Vec::new();
     for file in Images::open(images)?.files()? {
         if let FileKind::Inet(socket) = &file.kind
             && socket.is_established()
             && let Some(address) = socket.destination()
-            && !address.is_loopback()
+            && !of_kernel(socket.src_port)
         {
             closed.push(format!("{address}:{}", socket.dst_port));
         }

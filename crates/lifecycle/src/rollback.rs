@@ -78,7 +78,7 @@ impl Engine {
         let aim = self.aim(caller, &record, &store, target, &mut steps)?;
         let (touches, changed_by_others) =
             steps.run("check files", || self.plan_files(&record, &store, &aim, request))?;
-        let closed_connections = closed_connections(aim.images.path())?;
+        let closed_connections = closed_connections(aim.images.path(), &record)?;
 
         let (entry, safe, automatic) = match record.state {
             SessionState::Running => {

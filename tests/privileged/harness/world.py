@@ -58,7 +58,7 @@ class World:
         self.log = open(f"{directory}/append.log", "a")
         self.grows = open(f"{directory}/grows.bin", "wb")
         self.database = sqlite3.connect(f"{directory}/data.sqlite", isolation_level=None)
-        self.database.execute("PRAGMA journal_mode=WAL")
+        self.journal = self.database.execute("PRAGMA journal_mode=WAL").fetchone()
         self.database.execute("CREATE TABLE IF NOT EXISTS t (n INTEGER)")
         self.shared = shared_memory.SharedMemory(create=True, size=1 << 20)
         with open("/dev/shm/plain", "wb") as plain:
@@ -136,6 +136,7 @@ class World:
             "grows": os.path.getsize(f"{self.directory}/grows.bin"),
             "grows position": self.grows.tell(),
             "rows": self.database.execute("SELECT count(*), sum(n) FROM t").fetchone(),
+            "journal": self.database.execute("PRAGMA journal_mode").fetchone(),
             "in transaction": self.database.in_transaction,
             "rows of others": sqlite3.connect(f"{self.directory}/data.sqlite").execute("SELECT count(*) FROM t").fetchone(),
             "shared": struct.unpack("q", bytes(self.shared.buf[:8])),
