@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -18,6 +19,8 @@ def plain_kernel(user):
         user.words(words), env=user.environment(), cwd=user.home,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )
+    # A rollback needs its number again: it must not stay behind as a zombie of ours.
+    threading.Thread(target=process.wait, daemon=True).start()
     proc.until("its connection file is there", lambda: connection.exists() and connection.stat().st_size)
     kernel = Kernel(connection).ready(60)
     yield process, kernel

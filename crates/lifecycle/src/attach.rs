@@ -129,13 +129,13 @@ impl Engine {
     }
 }
 
-/// How CRIU is run for a tree without a box. The runner that lends root's ids has a mount namespace of its own, and a tree in
-/// any other than CRIU's has all its mounts dumped; root's own trees need no runner, and so keep theirs.
+/// How CRIU is run for a tree without a box: in the tree's own mount namespace, or all mounts of the machine would be dumped with
+/// it. Root's own trees need no runner.
 pub(crate) fn runner_beside(program: &Program, owner: &User, kdat: &Path) -> Runner {
     if owner.uid == 0 {
         Runner::default()
     } else {
-        Runner(sandbox::real_ids_runner(program, owner, kdat, None))
+        Runner(sandbox::real_ids_runner_here(program, owner, kdat))
     }
 }
 

@@ -51,6 +51,7 @@ impl Engine {
     pub fn open(config: Config) -> Result<(Self, Recovery)> {
         let place = Place::open(&config)?;
         let program = Program::find(config.program.as_deref())?;
+        sandbox::forget_notes_of_another_boot();
         let inner = Inner {
             sealer: Sealer::open(&place.state)?,
             locks: Locks::default(),

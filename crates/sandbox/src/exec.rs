@@ -151,12 +151,40 @@ pub fn real_ids_runner(
     kdat: &Path,
     cgroup: Option<&Cgroup>,
 ) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec![program.path().into(), "real-ids".into()];
-    words.extend(["--uid".into(), user.uid.to_string().into(), "--gid".into(), user.gid.to_string().into()]);
+    let mut words = real_ids_words(program, user);
     words.extend(["--kdat".into(), kdat.into()]);
     for path in cgroup.map(Cgroup::paths).unwrap_or_default() {
         words.extend(["--cgroup".into(), path.into()]);
     }
     words.push("--".into());
+    words
+}
+
+/// The same for processes that live in the machine's own mount namespace, which CRIU must then share. `kdat` is copied to
+/// `/run/criu.kdat` instead of being lent.
+pub fn real_ids_runner_here(program: &Program, user: &User, kdat: &Path) -> Vec<OsString> {
+    let mut words = real_ids_words(program, user);
+    words.extend(["--kdat-here".into(), kdat.into(), "--".into()]);
+    words
+}
+
+/// Removes notes that [`real_ids_runner_here`] has left from before the machine was started: on a `/run` that is not in memory
+/// they would be taken for those of a kernel that may have been exchanged since.
+pub fn forget_notes_of_another_boot() {
+    let path = Path::new("/run/criu.kdat");
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let booted = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<u64>().ok());
+    let written = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    if let (Some(booted), Some(written)) = (booted, written)
+        && written < std::time::UNIX_EPOCH + std::time::Duration::from_secs(booted)
+    {
+        // if it cannot be removed it is not ours
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn real_ids_words(program: &Program, user: &User) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![program.path().into(), "real-ids".into()];
+    words.extend(["--uid".into(), user.uid.to_string().into(), "--gid".into(), user.gid.to_string().into()]);
     words
 }

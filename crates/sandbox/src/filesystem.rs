@@ -21,7 +21,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, makedev, mknodat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, makedev, mknodat,
+};
 use rustix::mount::{MountFlags, mount, mount_bind};
 use rustix::process::umask;
 
@@ -202,7 +204,13 @@ fn open_workspace(plan: &Plan, source: &Path, inside: &Path) -> Outcome<OwnedFd>
         return open_ours(source);
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    as_user(&plan.user(), || rustix::fs::open(source, flags, Mode::empty()))
+    let open = || {
+        let directory = rustix::fs::open(source, flags, Mode::empty())?;
+        // the way to it was tried just now, itself not yet
+        rustix::fs::accessat(CWD, descriptor(&directory), Access::EXEC_OK, AtFlags::empty())?;
+        Ok::<_, rustix::io::Errno>(directory)
+    };
+    as_user(&plan.user(), open)
         .map_err(|error| error.to_string())?
         .map_err(failed("open, as the user,", source))
 }

@@ -30,7 +30,7 @@ mod user;
 
 pub use cgroup::{Cgroup, Layout, Limits};
 pub use error::{Class, Result, SandboxError};
-pub use exec::{OUTPUT_LIMIT, exec_in, real_ids_runner};
+pub use exec::{OUTPUT_LIMIT, exec_in, forget_notes_of_another_boot, real_ids_runner, real_ids_runner_here};
 pub use forward::{Forwarder, free_ports};
 pub use launch::{launch, recorded_exit};
 pub use mounts::{Root, leftover_mounts, unmount_all};

@@ -19,7 +19,7 @@ use crate::cgroup;
 const KDAT: &str = "/run/criu.kdat";
 
 pub(super) fn real_ids(words: Vec<OsString>) -> Outcome {
-    let (mut uid, mut gid, mut kdat, mut groups) = (0, 0, None, Vec::new());
+    let (mut uid, mut gid, mut kdat, mut kdat_here, mut groups) = (0, 0, None, None, Vec::new());
     let mut words = words.into_iter();
     loop {
         let option = word(&mut words, "an option or `--`")?;
@@ -31,6 +31,7 @@ pub(super) fn real_ids(words: Vec<OsString>) -> Outcome {
             "--uid" => uid = number(&value, &option)?,
             "--gid" => gid = number(&value, &option)?,
             "--kdat" => kdat = Some(PathBuf::from(value)),
+            "--kdat-here" => kdat_here = Some(PathBuf::from(value)),
             "--cgroup" => groups.push(PathBuf::from(value)),
             _ => return Err(format!("unknown option {option}")),
         }
@@ -40,6 +41,9 @@ pub(super) fn real_ids(words: Vec<OsString>) -> Outcome {
     cgroup::join(&groups, rustix::process::getpid().as_raw_nonzero().get()).map_err(with_causes)?;
     if let Some(kdat) = kdat {
         lend(&kdat)?;
+    }
+    if let Some(kdat) = kdat_here {
+        lay_down(&kdat)?;
     }
     let root = (Uid::ROOT, Gid::ROOT);
     set_thread_res_gid(Gid::from_raw(gid), root.1, root.1)
@@ -68,4 +72,13 @@ fn lend(kdat: &Path) -> Outcome<()> {
         .map_err(while_doing(failed("mount a tmpfs around")))?;
     fs::write(kdat, notes).map_err(while_doing(failed("write")))?;
     mount_bind(kdat, KDAT).map_err(while_doing(format!("lend `{KDAT}`")))
+}
+
+/// Puts the notes at the place where CRIU looks, for everybody: what is dumped lives in the machine's own mount namespace, and CRIU
+/// takes every mount of a namespace other than its own for a part of the tree. They are written anew each time, and those of
+/// another boot are removed when the daemon starts.
+fn lay_down(kdat: &Path) -> Outcome<()> {
+    let temporary = format!("{KDAT}.{}", rustix::process::getpid().as_raw_nonzero());
+    fs::copy(kdat, &temporary).map_err(while_doing(format!("copy `{}`", kdat.display())))?;
+    fs::rename(&temporary, KDAT).map_err(while_doing(format!("write `{KDAT}`")))
 }
