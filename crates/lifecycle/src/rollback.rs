@@ -25,7 +25,7 @@ use crate::snapshot::{Kept, Why};
 use crate::steps::{NoWatch, StepProgress, Steps, Watch};
 use crate::view::RollbackOutcome;
 use crate::watch::EventKind;
-use crate::workspace::{self, CaptureRequest, Listing, PutBack};
+use crate::workspace::{self, CaptureRequest, Listing, Plan, PutBack};
 
 /// A tree that stands still. It goes on when this is dropped, on an error or while a panic unwinds, unless it was ended.
 pub(crate) struct StoppedTree {
@@ -76,8 +76,7 @@ impl Engine {
         let store = self.inner.stores.open(record.owner.uid)?;
         let target = store.resolve(&request.to)?;
         let aim = self.aim(caller, &record, &store, target, &mut steps)?;
-        let (touches, changed_by_others) =
-            steps.run("check files", || self.plan_files(&record, &store, &aim, request))?;
+        let files = steps.run("check files", || self.plan_files(&record, &store, &aim, request))?;
         let closed_connections = closed_connections(aim.images.path(), &record)?;
 
         let (entry, safe, automatic) = match record.state {
@@ -85,7 +84,7 @@ impl Engine {
                 let (entry, stopped, kept) = self.stop_and_keep(
                     &mut record,
                     &store,
-                    &touches,
+                    &files.touches(),
                     CommitReason::BeforeRollback,
                     &mut steps,
                 )?;
@@ -117,9 +116,9 @@ impl Engine {
         Ok(RollbackOutcome {
             commit,
             automatic,
-            changed_by_others,
+            warnings: files.warnings(),
+            changed_by_others: files.changed_by_others,
             closed_connections,
-            warnings: Vec::new(),
             steps: steps.timings(),
         })
     }
@@ -131,9 +130,9 @@ impl Engine {
         store: &UserStore,
         aim: &Aim,
         request: &RollbackRequest,
-    ) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    ) -> Result<Plan> {
         if !request.files {
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(Plan::default());
         }
         let places = places(record);
         let head = self.parent_files(store, record)?;
@@ -152,6 +151,7 @@ impl Engine {
             policy: &record.files,
             to: &aim.files,
             head: Some(&head),
+            running: record.init.is_some(),
             open: &open,
         };
         let plan = put_back.plan()?;
@@ -162,7 +162,7 @@ impl Engine {
         if !request.force && !plan.changed_by_others.is_empty() {
             return Err(LifecycleError::FilesChanged { paths: plan.changed_by_others });
         }
-        Ok((plan.touches(), plan.changed_by_others))
+        Ok(plan)
     }
 
     /// Stops the tree and keeps its state. When this returns, the tree stands still, and its state is durable and the
@@ -279,6 +279,7 @@ impl Engine {
             policy: &record.files,
             to,
             head: None,
+            running: false,
             open: &[],
         };
         let uncovered = put_back.uncovered(kept)?;

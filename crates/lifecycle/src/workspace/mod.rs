@@ -40,6 +40,7 @@ mod walk;
 pub(crate) use branch_files::{BranchFiles, BranchFilesMade, remove as remove_branch_files};
 pub(crate) use capture::{CaptureRequest, Pending, begin};
 pub(crate) use listing::Listing;
+pub(crate) use plan::Plan;
 pub(crate) use put_back::PutBack;
 
 use std::path::{Path, PathBuf};

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use manifest::{BlobRef, Entry, Node};
 use rustix::fs::OFlags;
 
 use super::access::{Bases, Facts, kind_name, reason};
-use super::capture::companions_of;
+use super::capture::{COMPANIONS, companions_of};
 use super::listing::content;
 use super::patterns::Patterns;
 use super::put_back::PutBack;
@@ -37,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) unchanged: usize,
     /// Files to be overwritten that somebody else seems to have changed since the session's last snapshot.
     pub(crate) changed_by_others: Vec<PathBuf>,
+    /// Files to be overwritten that changed since then, by the session or by somebody else: that cannot be told.
+    pub(crate) unclear: Vec<PathBuf>,
     /// Files that a restore needs as they were, and that cannot be put back: it would fail.
     pub(crate) blocked: Vec<Blocked>,
 }
@@ -55,6 +58,35 @@ impl Plan {
     pub(crate) fn touches(&self) -> Vec<PathBuf> {
         self.write.clone()
     }
+
+    /// What people should hear of, though it is no reason to refuse.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let is_companion = |path: &&PathBuf| {
+            let name = path.as_os_str().as_bytes();
+            COMPANIONS.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
+        };
+        let removed: Vec<&PathBuf> = self.remove.iter().filter(|path| !is_companion(path)).collect();
+        let unclear: Vec<&PathBuf> = self.unclear.iter().collect();
+        [
+            (unclear, "changed since the last snapshot, while the session did not have them open; put back"),
+            (removed, "newer than the snapshot; taken away"),
+        ]
+        .into_iter()
+        .filter(|(paths, _)| !paths.is_empty())
+        .map(|(paths, what)| format!("{what}, the automatic snapshot has them: {}", some_of(&paths)))
+        .collect()
+    }
+}
+
+/// The first of them, and how many more there are.
+fn some_of(paths: &[&PathBuf]) -> String {
+    const SHOWN: usize = 5;
+    let mut words: Vec<String> =
+        paths.iter().take(SHOWN).map(|path| format!("`{}`", path.display())).collect();
+    if paths.len() > SHOWN {
+        words.push(format!("{} more", paths.len() - SHOWN));
+    }
+    words.join(", ")
 }
 
 /// What one file needs.
@@ -91,8 +123,13 @@ impl<'a> PutBack<'a> {
                 }
             }
         }
-        plan.changed_by_others = self.by_others(written)?;
-        plan.remove = self.strangers()?.into_iter().map(|(path, ..)| path).collect();
+        self.blame(written, &mut plan)?;
+        for (path, _, facts) in self.strangers()? {
+            if self.running && facts.uid != self.user.uid {
+                plan.changed_by_others.push(path.clone());
+            }
+            plan.remove.push(path);
+        }
         Ok(plan)
     }
 
@@ -155,30 +192,36 @@ impl<'a> PutBack<'a> {
         Ok(same)
     }
 
-    /// Of the files that will be overwritten, those that somebody else changed since the last snapshot. The kernel does not
-    /// say who wrote, so this goes by what can be seen. What the session has open for writing is its own doing, unless
-    /// none of its descriptors is where the file now ends: then it was not the last to write. What it does not have open
-    /// is somebody else's; but where the whole directory belongs to the session, opening, writing and closing files there
-    /// is what its programs do all the time.
-    fn by_others(&self, written: Vec<(&Path, Spot, Facts)>) -> Result<Vec<PathBuf>> {
+    /// Who changed the files that will be overwritten, since the last snapshot. The kernel does not say who wrote, so this
+    /// goes by what can be seen. What the session has open for writing is its own doing, unless none of its descriptors is
+    /// where the file now ends: then it was not the last to write. What it does not have open is somebody else's; but
+    /// where the whole directory belongs to the session, opening, writing and closing files there is what its programs do
+    /// all the time.
+    fn blame(&self, written: Vec<(&Path, Spot, Facts)>, plan: &mut Plan) -> Result<()> {
         let open =
             |path: &Path| self.open.iter().find(|file| file.written && !file.deleted && file.path == path);
-        let is_own = |path: &Path| match open(path) {
-            Some(file) => file.own_end,
-            None => self.to.whole_tree && self.places.in_workspace(path),
-        };
         let head = self.head.unwrap_or(self.to);
         let mut doubtful = Vec::new();
         for (path, spot, facts) in written {
             let known = head.entries.get(path);
-            if !is_own(path) && !known.is_some_and(|entry| facts.unchanged_since(entry)) {
-                doubtful.push((path, spot, known.and_then(content)));
+            let own = open(path).is_some_and(|file| file.own_end);
+            if !own && !known.is_some_and(|entry| facts.unchanged_since(entry)) {
+                let its_place = self.to.whole_tree && self.places.in_workspace(path);
+                let may_be_own =
+                    self.running && its_place && facts.uid == self.user.uid && open(path).is_none();
+                doubtful.push((path, spot, known.and_then(content), may_be_own));
             }
         }
-        let pairs: Vec<_> = doubtful.iter().map(|(_, spot, content)| (spot, *content)).collect();
+        let pairs: Vec<_> = doubtful.iter().map(|(_, spot, content, _)| (spot, *content)).collect();
         let same = self.same_contents(&pairs)?;
-        let changed = doubtful.iter().zip(same).filter(|(_, same)| !same);
-        Ok(changed.map(|((path, ..), _)| (*path).to_owned()).collect())
+        for ((path, _, _, may_be_own), same) in doubtful.iter().zip(same) {
+            match (same, may_be_own) {
+                (true, _) => {}
+                (false, true) => plan.unclear.push((*path).to_owned()),
+                (false, false) => plan.changed_by_others.push((*path).to_owned()),
+            }
+        }
+        Ok(())
     }
 
     /// Files that are there now and were not: what SQLite keeps beside a database, and, if the snapshot has the whole

@@ -44,6 +44,8 @@ pub(crate) struct PutBack<'a> {
     pub(crate) to: &'a Listing,
     /// The session's last snapshot.
     pub(crate) head: Option<&'a Listing>,
+    /// Whether the session has processes. If not, no change is its own.
+    pub(crate) running: bool,
     /// What the session has open now.
     pub(crate) open: &'a [OpenFile],
 }

@@ -130,6 +130,7 @@ impl Home {
             policy,
             to,
             head: None,
+            running: true,
             open: &[],
         }
     }

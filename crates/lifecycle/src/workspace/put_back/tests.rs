@@ -256,12 +256,24 @@ fn files_that_somebody_else_changed_are_named() {
     let plan = put_back.plan().unwrap();
     assert_eq!(plan.changed_by_others, [other.as_path()]);
     assert!(!plan.write.contains(&notebook));
-    // Where the whole directory is the session's, files that it opened and closed are its own.
+    // Where the whole directory is the session's, files that it opened and closed may be its own doing; while it has no
+    // processes, they are not.
     let whole = home.capture_tree();
     home.write("work/n.ipynb", "two");
+    let added = home.write("work/added", "new");
     let policy = tree();
     let put_back = PutBack { head: Some(&whole), open: &open, ..home.put_back(&policy, &whole) };
-    assert_eq!(put_back.plan().unwrap().changed_by_others, Vec::<PathBuf>::new());
+    let plan = put_back.plan().unwrap();
+    assert_eq!(plan.changed_by_others, Vec::<PathBuf>::new());
+    assert_eq!(plan.unclear, [notebook.as_path()]);
+    let [changed, newer] = &plan.warnings()[..] else { panic!("{:?}", plan.warnings()) };
+    assert!(changed.contains("n.ipynb") && newer.contains("added"), "{changed} {newer}");
+    let asleep = PutBack { running: false, open: &[], ..put_back };
+    assert_eq!(asleep.plan().unwrap().changed_by_others, [notebook.as_path()]);
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&added, Some(0), None).unwrap();
+        assert_eq!(put_back.plan().unwrap().changed_by_others, [added.as_path()]);
+    }
 }
 
 #[test]
