@@ -27,6 +27,10 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 const SYSFS_MAGIC: i64 = 0x6265_6572;
 
+/// What is looked at once: the same inode, under the same path, for the same use. The path alone would not do: a second process may
+/// hold something else under it.
+type Key = (u64, u64, PathBuf, Need);
+
 /// Something that a restored process holds.
 struct Held {
     what: String,
@@ -85,7 +89,7 @@ fn process(
     user: &User,
     expected: &Expectations,
     findings: &mut Findings,
-    held: &mut BTreeMap<(PathBuf, Need), Held>,
+    held: &mut BTreeMap<Key, Held>,
 ) -> io::Result<()> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
     let status = fs::read_to_string(proc.join("status"))?;
@@ -111,7 +115,8 @@ fn process(
     }
     let mut hold = |link: PathBuf, through: PathBuf, what: String, need: Need| -> io::Result<()> {
         let file = reach::open_base(&through)?;
-        held.entry((link.clone(), need)).or_insert(Held { what, link, file, need });
+        let stat = rustix::fs::fstat(&file)?;
+        held.entry((stat.st_dev, stat.st_ino, link.clone(), need)).or_insert(Held { what, link, file, need });
         Ok(())
     };
     for fd in fs::read_dir(proc.join("fd"))? {
