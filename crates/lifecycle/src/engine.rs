@@ -16,6 +16,7 @@ use crate::history::Stores;
 use crate::journal::Journal;
 use crate::locks::{Held, Locks};
 use crate::place::Place;
+use crate::program::settle;
 use crate::record::{Record, SessionId, SessionState};
 use crate::recover::Recovery;
 use crate::seal::Sealer;
@@ -50,8 +51,8 @@ impl Engine {
     /// left running.
     pub fn open(config: Config) -> Result<(Self, Recovery)> {
         let place = Place::open(&config)?;
-        let program = Program::find(config.program.as_deref())?;
         sandbox::forget_notes_of_another_boot();
+        let program = settle(&Program::find(config.program.as_deref())?, &place.state.join("programs"))?;
         let inner = Inner {
             sealer: Sealer::open(&place.state)?,
             locks: Locks::default(),

@@ -38,6 +38,7 @@ mod locks;
 mod materialise;
 mod place;
 mod preflight;
+mod program;
 mod record;
 mod recover;
 mod request;

@@ -5,6 +5,7 @@
 //!   users/<uid>/    store, seals     (0700)       infinijupd.sock
 //!   sessions/<id>/  record, box/     (0711)       users/<uid>/<id>.json   connection files for clients
 //!   branches/<uid>/<name>/  a branch's files      netns/<id>   the session's network
+//!   programs/       the box's program, each version
 //!   journal/        intents          (0700)       root/<id>    a bind of `/`, only while a box is made or restored
 //!   staging/, cache/  plain images   (0700)       tmpfs/       images in memory
 //! ```
