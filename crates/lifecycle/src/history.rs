@@ -226,6 +226,11 @@ impl UserStore {
         refs.into_iter().map(|(path, id)| Ok((name(&path), id?))).collect()
     }
 
+    /// Whether one commit came from another, or is it.
+    pub(crate) fn is_ancestor(&self, ancestor: &ObjectId, descendant: &ObjectId) -> Result<bool> {
+        history::is_ancestor(FromStore(&self.store), ancestor, descendant).map_err(unread)
+    }
+
     /// A name for a new thread: the one given, or with the id if a thread is called so already.
     pub(crate) fn free_thread(&self, name: &str, id: &str) -> Result<String> {
         Ok(if self.head(name)?.is_none() { name.to_owned() } else { format!("{name}-{id}") })

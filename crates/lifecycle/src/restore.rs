@@ -147,7 +147,7 @@ impl Engine {
             wait_for_pids(images)?;
             (None, None)
         } else {
-            self.make_network(record)?;
+            self.renew_network(record)?;
             self.lengthen_log(record, images)?;
             let network = match record.network {
                 Network::Private => {

@@ -27,6 +27,32 @@ use crate::view::RollbackOutcome;
 use crate::watch::EventKind;
 use crate::workspace::{self, CaptureRequest, Listing, Plan, PutBack};
 
+/// A session's name means its own thread, also where a thread of an earlier session has the same name.
+fn in_own_words(record: &Record, to: &str) -> String {
+    match to.strip_prefix(record.name.as_str()) {
+        Some(rest) if rest.is_empty() || rest.starts_with('~') => format!("{}{rest}", record.thread),
+        _ => to.to_owned(),
+    }
+}
+
+/// A session goes back to what it was, not to what another one was, unless that is really meant.
+fn check_ancestry(record: &Record, store: &UserStore, target: &ObjectId, force: bool) -> Result<()> {
+    let is_own = match record.head_id()? {
+        Some(head) => store.is_ancestor(target, &head)?,
+        None => false,
+    };
+    if is_own || force {
+        return Ok(());
+    }
+    Err(LifecycleError::BadRequest {
+        detail: format!(
+            "snapshot {} is not in the history of session {}; branch it, or use --force to go there all the same",
+            target.short(),
+            record.name
+        ),
+    })
+}
+
 /// A tree that stands still. It goes on when this is dropped, on an error or while a panic unwinds, unless it was ended.
 pub(crate) struct StoppedTree {
     init: Identity,
@@ -74,7 +100,8 @@ impl Engine {
         let (_held, mut record) = self.hold(caller, which, "a rollback")?;
         let mut steps = Steps::new(watch);
         let store = self.inner.stores.open(record.owner.uid)?;
-        let target = store.resolve(&request.to)?;
+        let target = store.resolve(&in_own_words(&record, &request.to))?;
+        check_ancestry(&record, &store, &target, request.force)?;
         let aim = self.aim(caller, &record, &store, target, &mut steps)?;
         let files = steps.run("check files", || self.plan_files(&record, &store, &aim, request))?;
         let closed_connections = closed_connections(aim.images.path(), &record)?;

@@ -182,13 +182,25 @@ impl Engine {
         if NetworkNamespace::open(&path).is_err() {
             NetworkNamespace::create(&path)?;
             record.pasta = None;
-            record.forwarder = None;
         }
         let alive = record.pasta.is_some_and(|pasta| pasta.is_alive());
         if record.outside && !alive {
             record.pasta = Pasta::start(&path)?.map(|pasta| pasta.identity);
         }
         Ok(())
+    }
+
+    /// A new network in place of the one that an ended tree had: connections that it left behind still hold its ports there.
+    pub(crate) fn renew_network(&self, record: &mut Record) -> Result<()> {
+        if let Some(identity) = record.pasta.take() {
+            Pasta { identity }.stop();
+        }
+        if record.network == Network::Private
+            && let Ok(netns) = NetworkNamespace::open(&self.inner.place.netns(&record.id))
+        {
+            netns.remove()?;
+        }
+        self.make_network(record)
     }
 
     /// Leads the kernel's ports outside to those inside, unless that is being done.
