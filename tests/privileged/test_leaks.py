@@ -15,7 +15,10 @@ class Balance:
 
     def __init__(self, daemon, session):
         pids = [pid for pid in proc.pids() if daemon.record.is_ours(pid, daemon.name)]
-        self.descriptors = proc.descriptors(daemon.pid)
+        # Packs of the store are kept open for readers, 128 of them at most.
+        targets = [proc.link(daemon.pid, f"fd/{number}") for number in os.listdir(f"/proc/{daemon.pid}/fd")]
+        self.packs = len([target for target in targets if target.removesuffix(" (deleted)").endswith(".pack")])
+        self.descriptors = len(targets) - self.packs
         self.threads = len(os.listdir(f"/proc/{daemon.pid}/task"))
         self.resident = proc.resident(daemon.pid)
         self.mounts = len(proc.mounts_below(daemon.run)) + len(proc.mounts_below(daemon.state))
@@ -57,6 +60,7 @@ def check(before, after, cycles):
         ("session_descriptors", 0),
     ):
         assert getattr(after, name) <= getattr(before, name) + slack, f"{name} grew: {before} {after}"
+    assert after.packs <= 128, f"more packs are open than the store may keep: {after}"
     assert after.staging <= before.staging + (1 << 20), f"staging space was not given back: {before} {after}"
     grown = after.resident - before.resident
     assert grown < 32 << 20, f"the daemon grew by {grown} bytes in {cycles} cycles"

@@ -155,8 +155,20 @@ impl Engine {
         }
     }
 
+    /// A commit that was made, and whose session was not told any more, is the one that the next is made from.
+    fn catch_up(&self, record: &mut Record) -> Result<()> {
+        let head =
+            self.inner.stores.open(record.owner.uid)?.head(&record.thread)?.map(|head| head.to_string());
+        if head.is_some() && head != record.head {
+            record.head = head;
+            self.save(record)?;
+        }
+        Ok(())
+    }
+
     /// A session that nobody was in the middle of changing.
     fn adopt(&self, mut record: Record, recovery: &mut Recovery) -> Result<()> {
+        self.catch_up(&mut record)?;
         if record.state != SessionState::Running && record.state != SessionState::Starting {
             return Ok(());
         }

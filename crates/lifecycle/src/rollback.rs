@@ -350,6 +350,13 @@ impl Engine {
         if aim.commit == safe.commit {
             return Ok(aim.commit);
         }
+        if let Some(head) = store.head(&record.thread)?
+            && store.commit_of(&head)?.parents == [safe.commit, aim.commit]
+        {
+            // It was written, and then the daemon was killed.
+            self.inner.sealer.seal(record.owner.uid, &head.to_string())?;
+            return Ok(head);
+        }
         let (commit, _) = store.commit_rollback(&record.thread, &safe.commit, &aim.commit, &record.owner)?;
         self.inner.sealer.seal(record.owner.uid, &commit.to_string())?;
         Ok(commit)
