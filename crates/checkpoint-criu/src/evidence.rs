@@ -1,7 +1,7 @@
 //! What CRIU's log says about a failure.
 //!
 //! CRIU logs thousands of lines, and its `cr_errmsg` is the *first* error, which is often harmless noise. What tells is a
-//! handful of `Error` lines. They are picked out here, and compared with the table of [`crate::explain`].
+//! handful of `Error` lines. They are picked out here, and compared with the table of [`crate::explain()`].
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -28,7 +28,7 @@ pub struct ExternalNetwork {
 pub enum Leave {
     /// It runs on.
     Running,
-    /// It stands still until [`crate::release`] lets it go on, or somebody ends it.
+    /// It stands still until [`crate::release()`] lets it go on, or somebody ends it.
     Stopped,
     /// It is ended, in the same stroke in which its state is complete.
     Ended,

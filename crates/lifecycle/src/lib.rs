@@ -7,9 +7,9 @@
 //!
 //! # How that is kept
 //!
-//! * A *record* on disk ([`record`]) says what a session is. It is replaced atomically and is never ahead of the truth.
-//! * Before a step that cannot be taken back, a line of *intent* is written to the [`journal`]. When the daemon starts, it
-//!   finishes or undoes what is written there ([`recover`]).
+//! * A *record* on disk (`record`) says what a session is. It is replaced atomically and is never ahead of the truth.
+//! * Before a step that cannot be taken back, a line of *intent* is written to the `journal`. When the daemon starts, it
+//!   finishes or undoes what is written there (`recover`).
 //! * What could fail is tried before what cannot be undone: checks, space, trust, files, and only then the end of the old
 //!   processes.
 //! * Before anything of the user's is replaced, it is in an automatic snapshot that is committed and durable.

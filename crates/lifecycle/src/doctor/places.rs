@@ -81,10 +81,7 @@ fn run(directory: &Path) -> Finding {
     if kind == "tmpfs" {
         return Finding::ok(item, format!("`{shown}` is on tmpfs"));
     }
-    Finding::ok(
-        item,
-        format!("`{shown}` is on {kind}; what it holds is cleared by the daemon after a reboot"),
-    )
+    Finding::ok(item, format!("`{shown}` is on {kind}; a tmpfs is usual"))
 }
 
 fn reflinks(directory: &Path) -> Finding {

@@ -5,7 +5,7 @@
 //! the process goes on with bytes that it never wrote. So a snapshot needs the files too, as they were while everything was
 //! frozen, and a rollback must put them back before it restores.
 //!
-//! * [`open_files`] finds in `/proc` which files the processes have open.
+//! * [`mod@open_files`] finds in `/proc` which files the processes have open.
 //! * [`capture`] takes stable copies during the freeze, and puts them into the store after it.
 //! * [`put_back`] makes the files again what they were, in the same inodes.
 //! * [`branch_files`] gives a branch files of its own at the same paths.
