@@ -31,7 +31,7 @@ def original(commands, user):
     return session
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_family_lives_together_sleeps_and_wakes(original, commands, user):
     kernel = original.kernel
     taken = original.snapshot()

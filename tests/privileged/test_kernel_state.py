@@ -29,7 +29,7 @@ def session(commands, user):
     return session
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 def test_everything_comes_back_twenty_times(session, user):
     kernel, go = session.kernel, user.home / "work/go"
     for number in range(1, ROUNDS + 1):

@@ -128,7 +128,7 @@ class Trial:
                 self.daemon.remove_session(view)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_a_hundred_kills(commands, daemon):
     seed = int(os.environ.get("INFINIJUP_SEED", time.time_ns() % 1_000_000))
     print(f"INFINIJUP_SEED={seed}")

@@ -66,7 +66,7 @@ def check(before, after, cycles):
     assert grown < 32 << 20, f"the daemon grew by {grown} bytes in {cycles} cycles"
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(2300)
 def test_a_small_kernel(commands, daemon):
     session = commands.kernel("small")
     warm = min(50, CYCLES // 4)
@@ -78,7 +78,7 @@ def test_a_small_kernel(commands, daemon):
     check(before, Balance(daemon, session), CYCLES - warm)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_large_kernel(commands, daemon):
     session = commands.kernel("large")
     session.kernel.run("import numpy; data = numpy.random.default_rng(1).random(1 << 27)")

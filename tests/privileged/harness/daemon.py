@@ -59,6 +59,8 @@ class Daemon:
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
             "LC_ALL": "C.UTF-8",
+            # As its unit for systemd sets it.
+            "MALLOC_ARENA_MAX": "2",
             **self.environment,
         }
         with self.log.open("ab") as log:
