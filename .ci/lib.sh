@@ -176,6 +176,11 @@ need_apt() { # PACKAGE…
     again 3 limit 300 apt-get -qq -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "${missing[@]}" >&2
 }
 
+# What live sessions need of Debian, beside CRIU and the Python of the tests, which have scripts of their own.
+need_live_packages() {
+    need_apt python3 python3-venv iproute2 passt btrfs-progs e2fsprogs util-linux passwd
+}
+
 # A tool from crates.io at an exact version, built once per machine; prints the path of its executable. Built without
 # optimisation: these run for a second and take minutes to optimise.
 need_cargo_tool() { # NAME VERSION

@@ -29,7 +29,7 @@ privileged() {
         skip "sessions of live processes" "they need root"
         return
     fi
-    if ! need_apt python3 python3-venv iproute2 passt btrfs-progs e2fsprogs util-linux passwd; then
+    if ! need_live_packages; then
         skip "sessions of live processes" "Debian packages that they need could not be installed"
         return
     fi
