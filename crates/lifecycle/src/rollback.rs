@@ -143,7 +143,7 @@ impl Engine {
         Ok(RollbackOutcome {
             commit,
             automatic,
-            warnings: files.warnings(),
+            warnings: [files.warnings(), steps.take_warnings()].concat(),
             changed_by_others: files.changed_by_others,
             closed_connections,
             steps: steps.timings(),
@@ -291,13 +291,24 @@ impl Engine {
         steps: &mut Steps<'_>,
     ) -> Result<()> {
         if files {
-            steps.run("put files back", || self.put_files_back(record, store, &aim.files, &safe.files))?;
+            let left = steps
+                .run("put files back", || self.put_files_back(record, store, &aim.files, &safe.files))?;
+            for (path, reason) in left {
+                steps.warn(format!("`{}` was left as it is: {reason}", path.display()));
+            }
         }
         self.restore_processes(record, aim.images.path(), true, steps)
     }
 
-    /// Makes the files what `to` says. What would be overwritten and is in no snapshot yet is kept first.
-    fn put_files_back(&self, record: &Record, store: &UserStore, to: &Listing, kept: &Listing) -> Result<()> {
+    /// Makes the files what `to` says. What would be overwritten and is in no snapshot yet is kept first. Returns what was
+    /// left as it is, and why.
+    fn put_files_back(
+        &self,
+        record: &Record,
+        store: &UserStore,
+        to: &Listing,
+        kept: &Listing,
+    ) -> Result<Vec<(PathBuf, String)>> {
         let places = places(record);
         let put_back = PutBack {
             store: store.store(),
@@ -311,13 +322,11 @@ impl Engine {
         };
         let uncovered = put_back.uncovered(kept)?;
         if uncovered.is_empty() {
-            put_back.run(kept)?;
-            return Ok(());
+            return Ok(put_back.run(kept)?.kept);
         }
         let mut all = self.keep_files(record, store, &uncovered)?;
         all.merge(kept.clone());
-        put_back.run(&all)?;
-        Ok(())
+        Ok(put_back.run(&all)?.kept)
     }
 
     /// A commit of nothing but files, on a thread of its own, for what no other snapshot holds.

@@ -55,11 +55,12 @@ pub struct Timing {
 pub(crate) struct Steps<'a> {
     watch: &'a dyn Watch,
     done: Vec<Timing>,
+    warnings: Vec<String>,
 }
 
 impl<'a> Steps<'a> {
     pub(crate) fn new(watch: &'a dyn Watch) -> Self {
-        Self { watch, done: Vec::new() }
+        Self { watch, done: Vec::new(), warnings: Vec::new() }
     }
 
     /// Runs one step.
@@ -75,6 +76,16 @@ impl<'a> Steps<'a> {
 
     pub(crate) fn watch(&self) -> &'a dyn Watch {
         self.watch
+    }
+
+    /// Notes something that may surprise the caller.
+    pub(crate) fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
+    /// What was noted so far.
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// What was done, in order.
