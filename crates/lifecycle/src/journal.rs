@@ -43,6 +43,8 @@ pub(crate) enum Phase {
         safe: String,
         /// What is to be restored afterwards: a rollback. Nothing: a suspend.
         then: Option<String>,
+        /// Whether files are to be put back with it.
+        files: bool,
     },
     /// The old tree is gone; `commit` is being restored.
     Restoring {
@@ -50,6 +52,8 @@ pub(crate) enum Phase {
         commit: String,
         /// What the session goes back to if that fails.
         safe: String,
+        /// Whether files are to be put back with it.
+        files: bool,
     },
     /// The tree is being ended for good.
     Stopping,
@@ -130,7 +134,7 @@ mod tests {
         let journal = Journal::open(home.path().join("journal")).unwrap();
         let id = SessionId::random().unwrap();
         let entry = journal.begin(&id, &Phase::Starting).unwrap();
-        let phase = Phase::Restoring { commit: "a".into(), safe: "b".into() };
+        let phase = Phase::Restoring { commit: "a".into(), safe: "b".into(), files: true };
         entry.enter(&phase).unwrap();
         fs::write(home.path().join("journal/half.new"), b"{").unwrap();
         let pending = journal.pending().unwrap();

@@ -93,17 +93,17 @@ impl Engine {
                 entry.done()?;
                 Ok(format!("{name}: a snapshot was cut short; the session goes on"))
             }
-            Phase::Ending { safe, then: None } => {
+            Phase::Ending { safe, then: None, .. } => {
                 self.end_tree(&record)?;
                 record.head = Some(safe);
                 self.set_down(&mut record, SessionState::Suspended)?;
                 entry.done()?;
                 Ok(format!("{name}: a suspend was finished"))
             }
-            Phase::Ending { safe, then: Some(commit) } | Phase::Restoring { commit, safe } => {
+            Phase::Ending { safe, then: Some(commit), files } | Phase::Restoring { commit, safe, files } => {
                 self.end_tree(&record)?;
                 record.init = None;
-                self.restore_again(record, &commit, &safe, entry)
+                self.restore_again(record, &commit, &safe, files, entry)
             }
             Phase::Stopping => {
                 self.end_tree(&record)?;
@@ -115,20 +115,27 @@ impl Engine {
         }
     }
 
-    fn restore_again(&self, mut record: Record, commit: &str, safe: &str, entry: Entry) -> Result<String> {
+    fn restore_again(
+        &self,
+        mut record: Record,
+        commit: &str,
+        safe: &str,
+        files: bool,
+        entry: Entry,
+    ) -> Result<String> {
         let name = record.name.clone();
         let root = Caller::by_uid(0)?;
         let store = self.inner.stores.open(record.owner.uid)?;
         record.head = Some(safe.to_owned());
         let (target, safe) = (store.resolve(commit)?, store.resolve(safe)?);
         let mut steps = Steps::new(&NoWatch);
-        entry.enter(&Phase::Restoring { commit: target.to_string(), safe: safe.to_string() })?;
+        entry.enter(&Phase::Restoring { commit: target.to_string(), safe: safe.to_string(), files })?;
         let aim = self.aim(&root, &record, &store, target, &mut steps);
-        let files = self.parent_files(&store, &record);
-        let restored = match (aim, files) {
-            (Ok(aim), Ok(files)) => {
-                let safe = Safe { commit: safe, files };
-                self.bring_up(&mut record, &store, &aim, &safe, true, entry, &mut steps).map(|_| ())
+        let kept = self.parent_files(&store, &record);
+        let restored = match (aim, kept) {
+            (Ok(aim), Ok(kept)) => {
+                let safe = Safe { commit: safe, files: kept };
+                self.bring_up(&mut record, &store, &aim, &safe, files, entry, &mut steps).map(|_| ())
             }
             (Err(error), _) | (_, Err(error)) => {
                 self.set_down(&mut record, SessionState::Suspended)?;

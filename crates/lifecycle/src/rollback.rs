@@ -115,17 +115,28 @@ impl Engine {
                     CommitReason::BeforeRollback,
                     &mut steps,
                 )?;
-                let phase = Phase::Ending { safe: kept.commit.to_string(), then: Some(target.to_string()) };
+                let phase = Phase::Ending {
+                    safe: kept.commit.to_string(),
+                    then: Some(target.to_string()),
+                    files: request.files,
+                };
                 steps.run("end the old processes", || stopped.end(self, &record, &entry, &phase))?;
                 record.init = None;
-                entry
-                    .enter(&Phase::Restoring { commit: target.to_string(), safe: kept.commit.to_string() })?;
+                entry.enter(&Phase::Restoring {
+                    commit: target.to_string(),
+                    safe: kept.commit.to_string(),
+                    files: request.files,
+                })?;
                 let automatic = Some(kept.commit);
                 (entry, Safe { commit: kept.commit, files: kept.files }, automatic)
             }
             SessionState::Suspended | SessionState::Ended | SessionState::Failed => {
                 let commit = record.head_id()?.unwrap_or(target);
-                let phase = Phase::Restoring { commit: target.to_string(), safe: commit.to_string() };
+                let phase = Phase::Restoring {
+                    commit: target.to_string(),
+                    safe: commit.to_string(),
+                    files: request.files,
+                };
                 let entry = self.inner.journal.begin(&record.id, &phase)?;
                 let files = self.parent_files(&store, &record)?;
                 (entry, Safe { commit, files }, None)

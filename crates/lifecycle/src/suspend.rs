@@ -22,7 +22,7 @@ impl Engine {
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
         let (entry, stopped, kept) =
             self.stop_and_keep(&mut record, &store, &[], CommitReason::Suspend, &mut steps)?;
-        let phase = Phase::Ending { safe: kept.commit.to_string(), then: None };
+        let phase = Phase::Ending { safe: kept.commit.to_string(), then: None, files: true };
         steps.run("end the processes", || stopped.end(self, &record, &entry, &phase))?;
         self.set_down(&mut record, SessionState::Suspended)?;
         entry.done()?;
@@ -55,7 +55,7 @@ impl Engine {
         let request = RollbackRequest { to: head.to_string(), force, files: true };
         steps.run("check files", || self.plan_files(&record, &store, &aim, &request))?;
         let safe = Safe { commit: head, files: aim.files.clone() };
-        let phase = Phase::Restoring { commit: head.to_string(), safe: head.to_string() };
+        let phase = Phase::Restoring { commit: head.to_string(), safe: head.to_string(), files: true };
         let entry = self.inner.journal.begin(&record.id, &phase)?;
         self.bring_up(&mut record, &store, &aim, &safe, true, entry, &mut steps)?;
         Ok(SessionView::of(&record))
