@@ -65,14 +65,14 @@ def test_a_snapshot_of_another_installation_is_refused(make_daemon, user):
     first, second = make_daemon(), make_daemon()
     theirs = Commands(first, user).start("theirs", "sleep", "1000")
     taken = theirs.snapshot()["commit"]
-    Commands(second, user).start("mine", "sleep", "1000").snapshot()
+    Commands(second, user).start("mine", "sleep", "1000")
     second.stop()
     target = second.state / "users" / str(user.uid) / "store"
     shutil.rmtree(target)
     shutil.copytree(first.state / "users" / str(user.uid) / "store", target)
     second.start()
     mine = Commands(second, user)
-    for words in (["branch", "mine", "--from", taken, "--name", "x"], ["rollback", "mine", taken]):
+    for words in (["branch", "mine", "--from", taken, "--name", "x"], ["rollback", "mine", taken, "--force"]):
         error = mine.fails(*words)
         assert error["code"] == "IJ-L051", error
     assert mine.sessions()["mine"]["state"] == "running"

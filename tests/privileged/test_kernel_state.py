@@ -12,6 +12,7 @@ ROUNDS = 20
 # A cell that runs until it is told to stop, and says how far it got.
 LONG_CELL = """
 cell, cell_done = 0, False
+open(begun, "w").close()
 while not os.path.exists(go):
     cell += 1
     time.sleep(0.002)
@@ -25,13 +26,13 @@ def session(commands, user):
     session = commands.kernel("world", cwd=workspace)
     session.kernel.run("import os, time")
     session.kernel.run(WORLD)
-    session.kernel.run(f"world = World({str(workspace)!r}); go = {str(workspace / 'go')!r}")
+    session.kernel.run(f"world = World({str(workspace)!r}); go, begun = {str(workspace / 'go')!r}, {str(workspace / 'begun')!r}")
     return session
 
 
 @pytest.mark.timeout(900)
 def test_everything_comes_back_twenty_times(session, user):
-    kernel, go = session.kernel, user.home / "work/go"
+    kernel, go, begun = session.kernel, user.home / "work/go", user.home / "work/begun"
     for number in range(1, ROUNDS + 1):
         kernel.run(f"world.advance({number})")
         kernel.run("world.is_connected() or world.reconnect()")
@@ -41,6 +42,8 @@ def test_everything_comes_back_twenty_times(session, user):
         file_before = (user.home / "work/grows.bin").read_bytes()
 
         cell = kernel.send(LONG_CELL)
+        until("the cell has begun", begun.exists)
+        begun.unlink()
         taken = session.snapshot("--message", f"round {number}")
         user.write(go, "")
         kernel.finish(cell)
