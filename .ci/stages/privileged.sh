@@ -24,7 +24,7 @@ end_to_end() { # NAME LEAST PYTEST-ARGUMENT…
 }
 
 privileged() {
-    local packages thousand=test_leaks.py::test_a_small_kernel
+    local packages lane thousand=test_leaks.py::test_a_small_kernel
     if [ "$(id -u)" -ne 0 ]; then
         skip "sessions of live processes" "they need root"
         return
@@ -42,8 +42,9 @@ privileged() {
     engine_tests "${packages[@]}"
     # The thousand cycles take long and wait much, so they run beside the others.
     end_to_end "end to end, a thousand cycles" 1 "$thousand" >"$SCRATCH/lane.log" 2>&1 &
+    lane=$!
     end_to_end "end to end" 30 . --deselect "$thousand"
-    wait $!
+    wait "$lane"
     cat "$SCRATCH/lane.log"
 }
 
