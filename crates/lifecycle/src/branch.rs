@@ -5,7 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::SystemTime;
 
 use cas_core::ObjectId;
@@ -66,15 +69,15 @@ impl Engine {
         };
         let mut steps = Steps::new(watch);
         let aim = self.aim(caller, &record, &store, from, &mut steps)?;
-        let mut made = Vec::new();
-        for number in 1..=count {
-            let name = request.name.as_ref().map(|name| match count {
-                1 => name.clone(),
-                _ => format!("{name}-{number}"),
-            });
-            made.push(self.branch_one(&record, &store, &aim, name.as_deref(), Steps::new(watch))?);
-        }
-        Ok(made)
+        let name = |number: u32| {
+            request
+                .name
+                .as_ref()
+                .map(|name| if count == 1 { name.clone() } else { format!("{name}-{number}") })
+        };
+        let make =
+            |number| self.branch_one(&record, &store, &aim, name(number).as_deref(), Steps::new(watch));
+        if count == 1 { Ok(vec![make(1)?]) } else { several(count, make) }
     }
 
     fn branch_one(
@@ -203,6 +206,32 @@ impl Engine {
         });
         Ok(())
     }
+}
+
+/// Makes branches `1..=count`, as many at a time as there are processors: a restore keeps one of them busy. Those that were made
+/// stay when another one fails.
+fn several(count: u32, make: impl Fn(u32) -> Result<BranchOutcome> + Sync) -> Result<Vec<BranchOutcome>> {
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let numbers = Mutex::new(1..=count);
+    let work = || -> Result<Vec<(u32, BranchOutcome)>> {
+        let mut made = Vec::new();
+        loop {
+            let next = numbers.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(number) = next else { return Ok(made) };
+            made.push((number, make(number)?));
+        }
+    };
+    let mut made = thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let mut made = Vec::new();
+        for worker in workers {
+            let panicked = || Err(LifecycleError::Bug("a branch was cut short by a panic".to_owned()));
+            made.extend(worker.join().unwrap_or_else(|_| panicked())?);
+        }
+        Ok::<_, LifecycleError>(made)
+    })?;
+    made.sort_by_key(|(number, _)| *number);
+    Ok(made.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
 fn can_be_branched(record: &Record) -> Result<()> {
