@@ -6,7 +6,7 @@
 //! snapshot is durable, and goes on if it never becomes so. In neither case do the staged images become the only copy of
 //! anyone's work.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use checkpoint_criu::{
     DumpOptions, DumpStats, Event, ExternalMount, ExternalNetwork, Hooks, Leave, MemoryPath, Runner,
@@ -77,7 +77,6 @@ impl Engine {
         };
         let mut hooks = DumpHooks {
             entry,
-            images: staged.path(),
             capture: |pids: &[i32]| {
                 let request = CaptureRequest {
                     user: &record.owner,
@@ -148,7 +147,6 @@ fn external_network(record: &Record, init: Identity) -> Result<Option<ExternalNe
 /// Listens to CRIU: writes its worker down, and captures files when everything stands still.
 struct DumpHooks<'a, C> {
     entry: &'a Entry,
-    images: &'a Path,
     capture: C,
     init: Identity,
     files: Option<Pending>,
@@ -158,7 +156,7 @@ struct DumpHooks<'a, C> {
 impl<C: FnMut(&[i32]) -> Result<Pending>> Hooks for DumpHooks<'_, C> {
     fn worker(&mut self, pid: i32, start_time: u64) {
         let worker = Some(Identity { pid, start_time });
-        let phase = Phase::Dumping { worker, images: self.images.to_owned() };
+        let phase = Phase::Dumping { worker };
         if let Err(error) = self.entry.enter(&phase) {
             self.failure = Some(error);
         }

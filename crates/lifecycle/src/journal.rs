@@ -34,8 +34,6 @@ pub(crate) enum Phase {
     Dumping {
         /// CRIU's worker, once it is known.
         worker: Option<Identity>,
-        /// Where it writes to.
-        images: PathBuf,
     },
     /// The state is committed; the stopped tree is being ended.
     Ending {

@@ -82,7 +82,7 @@ impl Engine {
                 entry.done()?;
                 Ok(format!("{name}: a start or removal that was cut short was cleared away"))
             }
-            Phase::Dumping { worker, .. } => {
+            Phase::Dumping { worker } => {
                 if let Some(worker) = worker
                     && !worker.wait_gone(WORKER_LIMIT)
                 {

@@ -216,8 +216,7 @@ impl Engine {
         let init = record.living_init("be snapshotted")?;
         let parent = self.parent_files(store, record)?;
         let policy = record.files.clone();
-        let entry =
-            self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None, images: PathBuf::new() })?;
+        let entry = self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None })?;
         let plan = DumpPlan { record, leave: Leave::Stopped, policy: &policy, named, parent: &parent };
         let kept = self.dump(&plan, &entry, steps).and_then(|taken| {
             let stopped = StoppedTree { init, may_go_on: true };

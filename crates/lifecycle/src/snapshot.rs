@@ -1,7 +1,6 @@
 //! A snapshot: everything that a session is, into the store, while it works on.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cas_core::ObjectId;
@@ -84,8 +83,7 @@ impl Engine {
         }
         let parent = steps.run("read the parent", || self.parent_files(&store, record))?;
         let policy = request.files.clone().unwrap_or_else(|| record.files.clone());
-        let entry =
-            self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None, images: PathBuf::new() })?;
+        let entry = self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None })?;
         let plan = DumpPlan { record, leave: Leave::Running, policy: &policy, named: &[], parent: &parent };
         let taken = self.dump(&plan, &entry, &mut steps);
         // The tree runs again, or still: from here on a crash costs the snapshot and nothing else.
