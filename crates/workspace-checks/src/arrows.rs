@@ -43,7 +43,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     // The wire, and the two programs at its ends.
     ("api", &[]),
     ("infinijupd", &["lifecycle", "api", "remote"]),
-    ("cli", &["api", "jupyter-bridge", "manifest", "cas-core"]),
+    ("cli", &["api", "gpu-detect", "jupyter-bridge", "manifest", "cas-core"]),
 ];
 
 /// Directories whose packages are tests: free to use everything, used by nothing.
