@@ -216,7 +216,84 @@ product_packages() {
     done < <(packages_under tests)
 }
 
-# Tests that need root and CRIU, as a filter of nextest. `unit` leaves them out, `privileged` runs them.
+# Tests of the GPU's crates on the stand-in driver, as a filter of nextest. `gpu` runs them.
+GPU_TESTS='(kind(test) and (package(cuda-sim) or package(checkpoint-cuda) or package(gpu-detect)))'
+GPU_TESTS+=' or (package(lifecycle) and binary(/real_gpu/))'
+export GPU_TESTS
+
+# Tests that need root and CRIU. `unit` leaves both kinds out, `privileged` runs these.
 LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(sandbox) or package(lifecycle)))'
 LIVE_TESTS+=' or (package(lifecycle) and test(/\breal::/))'
+LIVE_TESTS="($LIVE_TESTS) and not ($GPU_TESTS)"
 export LIVE_TESTS
+
+# The programs that end-to-end tests run, optimised as the benchmarks have them: a thousand cycles of anything else take an hour.
+PROGRAMS=(-p infinijupd -p cli -p sandbox -p checkpoint-cuda -p cuda-sim)
+
+# The whole product from outside, by pytest in tests/privileged. A test that hangs is ended by its own time limit; the one here
+# is for a harness that hangs.
+end_to_end() { # NAME PYTHON LEAST PYTEST-ARGUMENT…
+    local name=$1 python=$2 least=$3 programs
+    programs=$(realpath "${CARGO_TARGET_DIR:-target}/release")
+    shift 3
+    check_tests "$name" 2400 count_pytest "$least" env -C tests/privileged INFINIJUP_TESTS_REQUIRED=1 \
+        INFINIJUP_PROGRAMS="$programs" INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu PYTHONDONTWRITEBYTECODE=1 \
+        "$python" -m pytest "$@"
+}
+
+# Everything that live sessions need, and the programs.
+need_programs() { # WHAT-FOR
+    if [ "$(id -u)" -ne 0 ]; then
+        skip "$1" "it needs root"
+        return 1
+    fi
+    if ! need_live_packages; then
+        skip "$1" "Debian packages that it needs could not be installed"
+        return 1
+    fi
+    check "CRIU 4.2 is installed" 300 scripts/install-criu.sh &&
+        check "Python of the tests is installed" 600 scripts/test-python.sh &&
+        check "programs build" 900 cargo build --release "${PROGRAMS[@]}" --locked
+}
+
+# Tests in Rust that skip themselves without root and CRIU, and must not here.
+live_tests() { # NAME FILTER LEAST CARGO-ARGUMENT…
+    local name=$1 filter=$2 least=$3
+    shift 3
+    export INFINIJUP_TESTS_REQUIRED=1 INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu
+    if cargo nextest --version >/dev/null 2>&1; then
+        check_tests "$name" 900 count_nextest "$least" cargo nextest run "$@" --profile ci --locked -E "$filter"
+    else
+        echo "cargo-nextest is not installed: cargo test runs all tests of the crates, also those that ran before"
+        check_tests "$name" 900 count_cargo_test "$least" cargo test -p checkpoint-criu -p sandbox -p lifecycle -p cuda-sim \
+            -p checkpoint-cuda -p gpu-detect --lib --test '*' --no-fail-fast --locked
+    fi
+}
+
+# ---- the lane ----
+# A thousand cycles take long and mostly wait, so they run beside `privileged` and `gpu`; `endurance` waits for them and counts.
+# A lane that was begun is in $SCRATCH: lane.pid, lane.log, lane.results, and lane.done when it has ended.
+
+THOUSAND_CYCLES=test_leaks.py::test_a_small_kernel
+
+run_thousand_cycles() {
+    end_to_end "end to end, a thousand cycles" /opt/infinijup/test-venv/bin/python 1 "$THOUSAND_CYCLES"
+}
+
+begin_lane() {
+    (
+        RESULTS=$SCRATCH/lane
+        run_thousand_cycles >"$SCRATCH/lane.log" 2>&1
+        touch "$SCRATCH/lane.done"
+    ) &
+    printf '%s\n' $! >"$SCRATCH/lane.pid"
+}
+
+# A gate that is ended early takes the lane with it: `timeout` passes the signal on to pytest, which ends its daemons.
+end_lane() {
+    local pid
+    [ -f "$SCRATCH/lane.pid" ] && [ ! -f "$SCRATCH/lane.done" ] || return 0
+    pid=$(cat "$SCRATCH/lane.pid")
+    pkill -TERM -P "$pid" 2>/dev/null
+    kill "$pid" 2>/dev/null
+}

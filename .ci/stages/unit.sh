@@ -6,7 +6,7 @@ mapfile -t packages < <(product_packages)
 
 if cargo nextest --version >/dev/null 2>&1; then
     check_tests "unit tests" 900 count_nextest 1 \
-        cargo nextest run "${packages[@]}" --profile ci --locked -E "not ($LIVE_TESTS)"
+        cargo nextest run "${packages[@]}" --profile ci --locked -E "not ($LIVE_TESTS) and not ($GPU_TESTS)"
 else
     echo "cargo-nextest is not installed: the tests run under cargo test, without a time limit for each"
     check_tests "unit tests" 900 count_cargo_test 1 \

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness import leftovers, proc
 from harness.wire import request
 
-PROGRAMS = ("infinijupd", "infinijup", "infinijup-box")
+PROGRAMS = ("infinijupd", "infinijup", "infinijup-box", "infinijup-gpu")
 
 
 def programs():

@@ -1,0 +1,17 @@
+# shellcheck shell=bash
+# The GPU, on the stand-in driver: its crates, the layouts of NVIDIA's own headers, NVIDIA's own Python clients, and the whole
+# product with sessions that hold VRAM.
+
+gpu() {
+    local packages
+    need_programs "sessions with a GPU" || return
+    check "Python of the GPU's clients is installed" 900 scripts/gpu-python.sh || return
+    mapfile -t packages < <(product_packages)
+    check "tests build" 900 cargo build "${packages[@]}" --bins --tests --locked || return
+    live_tests "GPU engines on the stand-in" "$GPU_TESTS" 10 "${packages[@]}"
+    check_tests "Python package" 300 count_pytest 5 env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=python/infinijup/src \
+        /opt/infinijup/gpu-venv/bin/python -m pytest -q python/infinijup/tests
+    end_to_end "end to end with a GPU" /opt/infinijup/gpu-venv/bin/python 10 test_gpu_*.py
+}
+
+gpu
