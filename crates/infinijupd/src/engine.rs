@@ -145,6 +145,7 @@ impl Operations for Engine {
             memory_limit: request.memory_limit,
             pids_limit: request.pids_limit,
             sidecars: request.sidecars.into_iter().map(words).collect(),
+            gpus: lifecycle::GpuWish::All,
         };
         Ok(session(Self::start(self, &able(self, by)?, request, &Steps(progress))?))
     }
@@ -205,7 +206,7 @@ impl Operations for Engine {
         progress: &dyn Progress,
     ) -> Outcome<Vec<BranchOutcome>> {
         let BranchRequest { from, name, count } = request;
-        let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1) };
+        let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1), gpus: None };
         let made = Self::branch(self, &able(self, by)?, which, &request, &Steps(progress))?;
         let branch = |one: lifecycle::BranchOutcome| BranchOutcome {
             session: session(one.session),
@@ -233,7 +234,8 @@ impl Operations for Engine {
         request: ResumeRequest,
         progress: &dyn Progress,
     ) -> Outcome<SessionView> {
-        Ok(session(Self::resume(self, &able(self, by)?, which, request.force, &Steps(progress))?))
+        let request = lifecycle::ResumeRequest { force: request.force, gpus: None };
+        Ok(session(Self::resume(self, &able(self, by)?, which, &request, &Steps(progress))?))
     }
 
     fn stop(&self, by: &Caller, which: &str, request: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {

@@ -20,7 +20,7 @@ use crate::error::{LifecycleError, Result, io_error};
 use crate::place::make;
 use crate::preflight::{self, Needs};
 use crate::record::{Network, Record, SessionId, SessionState};
-use crate::request::FilePolicy;
+use crate::request::{FilePolicy, GpuWish};
 use crate::stop::remove_directory;
 use crate::view::{OneShot, SessionView};
 
@@ -64,6 +64,9 @@ impl Engine {
             exit: None,
             outside_copies: Vec::new(),
             attached: true,
+            gpu_wish: GpuWish::All,
+            gpus: Vec::new(),
+            gpu_trouble: None,
             owner,
         };
         self.save(&record)?;

@@ -18,6 +18,21 @@ pub struct Config {
     pub cache_bytes: Option<u64>,
     /// How long CRIU may take for a dump or a restore.
     pub criu_limit: Duration,
+    /// How the GPU's driver is talked to.
+    pub gpu: GpuConfig,
+}
+
+/// Settings for GPUs. Nothing of it matters on a machine without an NVIDIA driver.
+#[derive(Clone, Default, Debug)]
+pub struct GpuConfig {
+    /// `infinijup-gpu`, if it is not to be looked for.
+    pub program: Option<PathBuf>,
+    /// NVIDIA's `cuda-checkpoint`, for a driver whose library has no checkpoint calls.
+    pub cuda_checkpoint: Option<PathBuf>,
+    /// How long a process may take to finish its work on the GPU and be locked.
+    pub lock_limit: Option<Duration>,
+    /// How long the driver may take to move a process off or onto a GPU, before what its memory adds.
+    pub step_limit: Option<Duration>,
 }
 
 impl Config {
@@ -30,6 +45,7 @@ impl Config {
             program: None,
             cache_bytes: None,
             criu_limit: Duration::from_secs(600),
+            gpu: GpuConfig::default(),
         }
     }
 }

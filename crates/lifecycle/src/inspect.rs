@@ -99,6 +99,7 @@ impl Engine {
             memory_limit: None,
             pids_limit: None,
             sidecars: Vec::new(),
+            gpus: crate::request::GpuWish::All,
         };
         let session = self.start(&root, request, &NoWatch)?;
         let id = session.id.as_str();

@@ -58,7 +58,7 @@ mod watch;
 mod workspace;
 
 pub use caller::Caller;
-pub use config::Config;
+pub use config::{Config, GpuConfig};
 pub use diff::{Change, Diff, FileChange, MemoryChange, ProcessChange};
 pub use doctor::{Finding, FindingState, works};
 pub use engine::Engine;
@@ -68,7 +68,8 @@ pub use preflight::Problem;
 pub use record::{Network, SessionId, SessionState};
 pub use recover::Recovery;
 pub use request::{
-    BranchRequest, FilePolicy, RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest,
+    BranchRequest, FilePolicy, GpuWish, ResumeRequest, RollbackRequest, SnapshotRequest, Start, StartRequest,
+    StopRequest,
 };
 pub use steps::{NoWatch, StepState, Timing, Watch};
 pub use view::{

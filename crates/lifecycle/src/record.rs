@@ -15,7 +15,7 @@ use sandbox::process::Identity;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LifecycleError, Result, io_error};
-use crate::request::FilePolicy;
+use crate::request::{FilePolicy, GpuWish};
 
 /// Names a session for ever: 12 hex digits.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -166,6 +166,15 @@ pub(crate) struct Record {
     /// Not started by us: adopted while it ran, with no box around it.
     #[serde(default)]
     pub(crate) attached: bool,
+    /// Which GPUs it was to have.
+    #[serde(default)]
+    pub(crate) gpu_wish: GpuWish,
+    /// UUIDs of the GPUs that it has nodes for.
+    #[serde(default)]
+    pub(crate) gpus: Vec<String>,
+    /// Its work on the GPU stands still, and why: the driver would not bring it back. A resume tries again.
+    #[serde(default)]
+    pub(crate) gpu_trouble: Option<String>,
 }
 
 impl Record {

@@ -27,6 +27,19 @@ pub enum FilePolicy {
     None,
 }
 
+/// Which of the machine's GPUs a session may use.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GpuWish {
+    /// All that the machine has; none is fine too.
+    All,
+    /// None. What a record says that was written before sessions had GPUs.
+    #[default]
+    None,
+    /// These, each by its index, its UUID or an unambiguous beginning of its UUID.
+    List(Vec<String>),
+}
+
 /// What a session is to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Start {
@@ -64,6 +77,8 @@ pub struct StartRequest {
     pub pids_limit: Option<u64>,
     /// Further commands that run beside it, and are captured with it.
     pub sidecars: Vec<Vec<OsString>>,
+    /// Which GPUs it may use.
+    pub gpus: GpuWish,
 }
 
 /// A snapshot.
@@ -99,6 +114,17 @@ pub struct BranchRequest {
     pub name: Option<String>,
     /// How many; 1 if 0.
     pub count: u32,
+    /// Onto which GPUs; those of the original if it had all, else its own or free ones like them.
+    pub gpus: Option<GpuWish>,
+}
+
+/// A return from sleep.
+#[derive(Clone, Default, Debug)]
+pub struct ResumeRequest {
+    /// Overwrite files that somebody else changed, and restore on a machine that is not like the old one.
+    pub force: bool,
+    /// Onto which GPUs; as the session was started if `None`.
+    pub gpus: Option<GpuWish>,
 }
 
 /// An end.

@@ -99,8 +99,10 @@ impl Engine {
         Ok(SnapshotOutcome {
             commit: kept.commit,
             frozen,
+            gpu_paused: Duration::ZERO,
             total: begun.elapsed(),
             memory_bytes: kept.memory_bytes,
+            vram_bytes: 0,
             new_bytes: kept.new_bytes,
             not_captured: kept.not_captured.iter().map(not_captured_view).collect(),
             warnings,

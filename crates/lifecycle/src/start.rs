@@ -74,6 +74,9 @@ impl Engine {
             exit: None,
             outside_copies: Vec::new(),
             attached: false,
+            gpu_wish: request.gpus.clone(),
+            gpus: Vec::new(),
+            gpu_trouble: None,
             owner: user,
         };
         let entry = self.inner.journal.begin(&id, &Phase::Starting)?;

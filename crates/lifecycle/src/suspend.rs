@@ -7,7 +7,7 @@ use crate::engine::{Engine, memory_of};
 use crate::error::{LifecycleError, Result};
 use crate::journal::Phase;
 use crate::record::SessionState;
-use crate::request::RollbackRequest;
+use crate::request::{ResumeRequest, RollbackRequest};
 use crate::rollback::Safe;
 use crate::steps::{Steps, Watch};
 use crate::view::{SessionView, SuspendOutcome};
@@ -26,7 +26,7 @@ impl Engine {
         steps.run("end the processes", || stopped.end(self, &record, &entry, &phase))?;
         self.set_down(&mut record, SessionState::Suspended)?;
         entry.done()?;
-        Ok(SuspendOutcome { commit: kept.commit, freed_bytes, steps: steps.timings() })
+        Ok(SuspendOutcome { commit: kept.commit, freed_bytes, freed_vram_bytes: 0, steps: steps.timings() })
     }
 
     /// Brings a session back from its newest snapshot.
@@ -34,7 +34,7 @@ impl Engine {
         &self,
         caller: &Caller,
         which: &str,
-        force: bool,
+        request: &ResumeRequest,
         watch: &dyn Watch,
     ) -> Result<SessionView> {
         let (_held, mut record) = self.hold(caller, which, "a resume")?;
@@ -52,8 +52,8 @@ impl Engine {
         };
         let store = self.inner.stores.open(record.owner.uid)?;
         let aim = self.aim(caller, &record, &store, head, &mut steps)?;
-        let request = RollbackRequest { to: head.to_string(), force, files: true };
-        steps.run("check files", || self.plan_files(&record, &store, &aim, &request))?;
+        let back = RollbackRequest { to: head.to_string(), force: request.force, files: true };
+        steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
         let safe = Safe { commit: head, files: aim.files.clone() };
         let phase = Phase::Restoring { commit: head.to_string(), safe: head.to_string(), files: true };
         let entry = self.inner.journal.begin(&record.id, &phase)?;

@@ -51,6 +51,12 @@ pub struct SessionView {
     pub memory_bytes: Option<u64>,
     /// Adopted while it ran.
     pub attached: bool,
+    /// UUIDs of the GPUs that it may use.
+    pub gpus: Vec<String>,
+    /// How much GPU memory its processes use now; `None` if that cannot be told.
+    pub vram_bytes: Option<u64>,
+    /// Why its work on the GPU stands still, if it does.
+    pub gpu_trouble: Option<String>,
 }
 
 /// How a kernel is reached.
@@ -101,6 +107,9 @@ impl SessionView {
             files: record.files.clone(),
             memory_bytes: None,
             attached: record.attached,
+            gpus: record.gpus.clone(),
+            vram_bytes: None,
+            gpu_trouble: record.gpu_trouble.clone(),
         }
     }
 }
@@ -121,10 +130,14 @@ pub struct SnapshotOutcome {
     pub commit: ObjectId,
     /// How long the processes stood still.
     pub frozen: Duration,
+    /// How long work on the GPU stood still, the freeze included; zero for sessions without any.
+    pub gpu_paused: Duration,
     /// How long all of it took.
     pub total: Duration,
-    /// Bytes of memory that it holds.
+    /// Bytes of memory that it holds, those of the GPUs among them.
     pub memory_bytes: u64,
+    /// Bytes of GPU memory that it holds.
+    pub vram_bytes: u64,
     /// Bytes that no earlier snapshot had.
     pub new_bytes: u64,
     /// What it does not hold.
@@ -174,6 +187,8 @@ pub struct SuspendOutcome {
     pub commit: ObjectId,
     /// Memory that is free now.
     pub freed_bytes: u64,
+    /// GPU memory that is free now.
+    pub freed_vram_bytes: u64,
     /// How long each step took.
     pub steps: Vec<Timing>,
 }

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lifecycle::{
-    BranchRequest, Caller, Config, Engine, FilePolicy, Network, NoWatch, RollbackRequest, SessionState,
-    SnapshotRequest, Start, StartRequest, StopRequest,
+    BranchRequest, Caller, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest,
+    RollbackRequest, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
 };
 use sandbox::User;
 
@@ -107,6 +107,7 @@ impl World {
             memory_limit: None,
             pids_limit: None,
             sidecars: Vec::new(),
+            gpus: GpuWish::All,
         };
         self.engine.start(&self.caller, request, &NoWatch).unwrap();
         wait_past(&file, 0);
@@ -171,7 +172,7 @@ fn a_session_goes_back_with_its_file_and_goes_on() {
 fn a_branch_lives_beside_its_original_with_files_of_its_own() {
     let Some(world) = world() else { return };
     let file = world.start("root");
-    let request = BranchRequest { from: None, name: Some("twig".into()), count: 1 };
+    let request = BranchRequest { from: None, name: Some("twig".into()), count: 1, gpus: None };
     let made = world.engine.branch(&world.caller, "root", &request, &NoWatch).unwrap();
     let branch = &made[0].session;
     let copy = branch.workspace.join("number");
@@ -197,7 +198,7 @@ fn a_session_sleeps_through_a_restart_of_the_engine_and_wakes() {
     let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
     assert!(recovery.troubles.is_empty(), "{recovery:?}");
     world.engine = engine;
-    world.engine.resume(&world.caller, "sleeper", false, &NoWatch).unwrap();
+    world.engine.resume(&world.caller, "sleeper", &ResumeRequest::default(), &NoWatch).unwrap();
     let awake = wait_past(&file, asleep);
     assert!(awake < asleep + 1000);
     // One that runs is adopted as it is.
