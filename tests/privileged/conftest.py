@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from harness import leftovers
-from harness.daemon import Daemon, copy_programs, criu, programs
+from harness.daemon import PROGRAMS, Daemon, copy_programs, criu, programs
 from harness.session import Commands
 from harness.users import User
 
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(config, items):
         missing.append("root")
     if not os.access(criu(), os.X_OK):
         missing.append(f"CRIU at {criu()} (scripts/install-criu.sh)")
-    missing += [f"{programs() / name} (cargo build)" for name in ("infinijupd", "infinijup", "infinijup-box") if not (programs() / name).exists()]
+    missing += [f"{programs() / name} (cargo build)" for name in PROGRAMS if not (programs() / name).exists()]
     if not missing:
         return
     reason = "needs " + ", ".join(missing)
@@ -43,8 +43,7 @@ def record():
     record.clean()
 
 
-@pytest.fixture
-def make_daemon(record, request):
+def daemons(record, request):
     """Makes daemons; each is closed at the end and must leave nothing behind."""
     made = []
 
@@ -70,23 +69,7 @@ def make_daemon(record, request):
     assert failed or not problems, "; ".join(problems)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """Lets fixtures know whether the test itself failed."""
-    report = yield
-    if report.failed and report.when in ("setup", "call"):
-        item.failed = True
-    return report
-
-
-@pytest.fixture
-def daemon(make_daemon):
-    """A daemon."""
-    return make_daemon()
-
-
-@pytest.fixture
-def make_user(record):
+def users(record):
     """Makes users; each is removed at the end."""
     made = []
 
@@ -98,6 +81,28 @@ def make_user(record):
     for user in made:
         leftovers.remove_user(user.name)
         record.remove_user(user.name)
+
+
+# For one test, and for all tests of a module that share what takes long to make.
+make_daemon = pytest.fixture(daemons, name="make_daemon")
+module_make_daemon = pytest.fixture(daemons, scope="module", name="module_make_daemon")
+make_user = pytest.fixture(users, name="make_user")
+module_make_user = pytest.fixture(users, scope="module", name="module_make_user")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Lets fixtures know whether the test itself failed."""
+    report = yield
+    if report.failed and report.when in ("setup", "call"):
+        item.failed = item.parent.failed = True
+    return report
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    """A daemon."""
+    return make_daemon()
 
 
 @pytest.fixture

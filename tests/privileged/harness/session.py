@@ -7,13 +7,15 @@ from harness.users import Answer
 class Commands:
     """`infinijup` as one user of one daemon."""
 
-    def __init__(self, daemon, user):
+    def __init__(self, daemon, user, environment=None):
         self.daemon, self.user = daemon, user
+        # Sessions get the environment of the command that starts them.
+        self.environment = environment or {}
 
     def run(self, *words, check=True, **more) -> Answer:
         """`infinijup --json …`."""
         program = self.daemon.bin / "infinijup"
-        environment = {"INFINIJUP_SOCKET": str(self.daemon.socket), **more.pop("environment", {})}
+        environment = {"INFINIJUP_SOCKET": str(self.daemon.socket), **self.environment, **more.pop("environment", {})}
         return self.user.run([program, "--json", *words], check=check, environment=environment, **more)
 
     def fails(self, *words, **more):
