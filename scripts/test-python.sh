@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The Python of the end-to-end tests and benchmarks: `scripts/test-python.sh [--prefix DIR]` makes a virtual environment with
 # the exact packages of tests/privileged/requirements.txt, by default /opt/infinijup/test-venv.
+# `--requirements FILE --imports MODULES` makes another one; `scripts/gpu-python.sh` does.
 #
 # Kernels run as throw-away users, so every user must be able to execute it. That rules out an interpreter that lives in
 # root's home, as pyenv's does: Debian's own /usr/bin/python3 is used.
@@ -12,6 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 prefix=/opt/infinijup/test-venv
 python=/usr/bin/python3
 requirements=tests/privileged/requirements.txt
+imports='ipykernel, jupyter_client, numpy, pandas, pytest, pytest_timeout'
 
 say() { printf 'test-python: %s\n' "$1" >&2; }
 fail() {
@@ -23,19 +25,27 @@ while [ $# -gt 0 ]; do
     case $1 in
         --prefix) prefix=${2:?--prefix needs a directory} && shift 2 ;;
         --prefix=*) prefix=${1#*=} && shift ;;
+        --requirements) requirements=${2:?--requirements needs a file} && shift 2 ;;
+        --imports) imports+=", ${2:?--imports needs names of modules}" && shift 2 ;;
         -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit 0 ;;
-        *) fail "unknown argument \`$1\`; usage: test-python.sh [--prefix DIR]" ;;
+        *) fail "unknown argument \`$1\`; usage: test-python.sh [--prefix DIR] [--requirements FILE] [--imports MODULES]" ;;
     esac
 done
 
+# With those of the file that it builds on.
+packages() {
+    cat "$requirements"
+    sed -n 's/^--requirement //p' "$requirements" | (cd "$(dirname "$requirements")" && xargs --no-run-if-empty cat)
+}
+
 # What the environment was made from: the packages, the interpreter and the place (scripts in it name their own path).
-stamp=$({ cat "$requirements" && "$python" --version && printf '%s\n' "$prefix"; } | sha256sum | cut -d' ' -f1)
+stamp=$({ packages && "$python" --version && printf '%s\n' "$prefix"; } | sha256sum | cut -d' ' -f1)
 
 # As somebody who owns nothing: 65534 is nobody.
 runs_for_everybody() {
     local as_nobody=()
     [ "$(id -u)" -ne 0 ] || as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-    (cd / && "${as_nobody[@]}" "$prefix/bin/python" -c 'import ipykernel, jupyter_client, numpy, pandas, pytest, pytest_timeout')
+    (cd / && "${as_nobody[@]}" "$prefix/bin/python" -c "import $imports")
 }
 
 if [ "$(cat "$prefix/.made-from" 2>/dev/null)" = "$stamp" ] && runs_for_everybody; then
