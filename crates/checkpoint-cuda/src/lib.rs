@@ -1,4 +1,29 @@
 //! The NVIDIA driver's checkpoint calls as a state machine of types.
 //!
-//! Every line of FFI is in [`sys`]; it runs in a worker process of its own, `infinijup-gpu`.
+//! A CUDA process is RUNNING, LOCKED or CHECKPOINTED; the driver moves it from one to the next when somebody with the right to
+//! do so asks. [`Driver::lock`] takes a whole tree of processes from RUNNING to [`Tree<Locked>`], [`Tree::checkpoint`] to
+//! [`Tree<Checkpointed>`], and back. A tree that is dropped, in the ordinary way or by a panic, brings its processes back to
+//! RUNNING: nobody forgets an unlock.
+//!
+//! Only one of the driver's calls has a time limit of its own, and several are known to hang. So they are made in a worker
+//! process, `infinijup-gpu`, which is given up when a call takes too long, but never killed: a caller that dies in mid-call
+//! leaves the target out of step with the driver. Every line of FFI is in `src/sys/`, and runs in that worker.
 #![deny(unsafe_code)]
+
+mod driver;
+mod error;
+mod notes;
+mod state;
+mod tree;
+mod uuid;
+
+pub mod room;
+
+pub use crate::driver::{
+    Abandoned, Backend, Brought, Capabilities, CudaProcess, Driver, Limits, LockOptions, Settings, Target,
+};
+pub use crate::error::{Class, CudaError, Result};
+pub use crate::notes::{Action, NoNotes, Notes};
+pub use crate::state::State;
+pub use crate::tree::{Checkpointed, Failure, Kind, Locked, Stranded, Tree};
+pub use crate::uuid::{GpuMap, GpuUuid};
