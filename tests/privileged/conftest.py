@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from harness import gpu as gpu_harness
 from harness import leftovers
 from harness.daemon import PROGRAMS, Daemon, copy_programs, criu, programs
 from harness.session import Commands
@@ -88,6 +89,20 @@ make_daemon = pytest.fixture(daemons, name="make_daemon")
 module_make_daemon = pytest.fixture(daemons, scope="module", name="module_make_daemon")
 make_user = pytest.fixture(users, name="make_user")
 module_make_user = pytest.fixture(users, scope="module", name="module_make_user")
+make_gpu = pytest.fixture(gpu_harness.gpus, name="make_gpu")
+module_make_gpu = pytest.fixture(gpu_harness.gpus, scope="module", name="module_make_gpu")
+
+
+@pytest.fixture
+def gpu(make_gpu):
+    """A machine with two GPUs."""
+    return make_gpu()
+
+
+@pytest.fixture(scope="module")
+def module_gpu(module_make_gpu):
+    """The same for all tests of a module."""
+    return module_make_gpu()
 
 
 @pytest.hookimpl(wrapper=True)

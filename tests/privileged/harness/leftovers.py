@@ -6,7 +6,8 @@ what a record names is touched, and only if the run that wrote it is over:
 * processes whose environment names the run's directory: the daemon and what it started outside of sessions;
 * processes in another mount namespace that have something from the run's directory mounted: its sessions;
 * processes of its throw-away users;
-* mounts at and below its directories, in our own mount namespace.
+* mounts at and below its directories, in our own mount namespace;
+* nodes in /dev that its stand-in for GPUs has.
 
 The root of a session is a bind of `/`. So a directory is deleted only after nothing is mounted below it, and never across
 a mount.
@@ -77,6 +78,12 @@ class Record:
         self.content["users"].remove(name)
         self.write()
 
+    def remove_nodes(self):
+        """Device nodes of the stand-in for GPUs."""
+        for path in self.content.pop("nodes", []):
+            Path(path).unlink(missing_ok=True)
+        self.write()
+
     def is_ours(self, pid, below=None):
         """Whether a process belongs to this run, or to the daemon whose directories are called `below`."""
         mark = f"/{self.name}/{below}/" if below else f"/{self.name}/"
@@ -98,6 +105,7 @@ class Record:
     def clean(self):
         """Removes all of it."""
         self.kill_processes()
+        self.remove_nodes()
         for user in list(self.content["users"]):
             remove_user(user)
             self.remove_user(user)
