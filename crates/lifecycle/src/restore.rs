@@ -276,6 +276,7 @@ pub(crate) fn expectations(record: &Record) -> Expectations {
         network: (!record.attached && record.network == Network::Private).then(|| NETWORK_KEY.to_owned()),
         root: PathBuf::from("/"),
         boxed: !record.attached,
+        devices: sandbox::host_nodes(Path::new("/dev")),
     }
 }
 

@@ -136,6 +136,7 @@ impl Engine {
                 cgroup: Some(&cgroup),
                 sidecars: request.sidecars.clone(),
                 limits: Vec::new(),
+                devices: Vec::new(),
             };
             let launched = sandbox::launch(&self.inner.program, &spec)?;
             record.mounts = launched

@@ -5,7 +5,7 @@
 //! /home, /data, …        every other real file system, bound        external to CRIU: m0, m1, …
 //! /proc                  of the box's own PID namespace
 //! /sys                   read-only
-//! /dev                   tmpfs with the usual harmless nodes; shm and pts of its own
+//! /dev                   tmpfs with the usual harmless nodes and those of its GPUs; shm and pts of its own
 //! /run                   tmpfs: no sockets of the machine's services; user/UID and lock are there
 //! /run/infinijup-box     the box's directory                         external: box
 //! WORKSPACE              the files of the session                    external: workspace
@@ -27,6 +27,7 @@ use rustix::fs::{
 use rustix::mount::{MountFlags, mount, mount_bind};
 use rustix::process::umask;
 
+use crate::devices::{self, DeviceNode};
 use crate::mounts::{self, Mount};
 use crate::spec::{BOX_DIR, BoxMount, Plan};
 use crate::user::as_user;
@@ -81,7 +82,7 @@ pub(crate) fn build(plan: &Plan) -> Outcome<Vec<BoxMount>> {
     fresh("proc", &root.join("proc"), MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, "")?;
     let read_only = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     fresh("sysfs", &root.join("sys"), read_only, "")?;
-    build_dev(&root.join("dev"))?;
+    build_dev(&root.join("dev"), &plan.devices)?;
     build_run(plan, root)?;
     umask(Mode::WGRP | Mode::WOTH);
 
@@ -104,13 +105,17 @@ fn fresh(kind: &str, target: &Path, flags: MountFlags, options: &str) -> Outcome
     mount(kind, target, kind, flags, Some(options.as_c_str())).map_err(failed("mount", target))
 }
 
-fn build_dev(dev: &Path) -> Outcome<()> {
+fn build_dev(dev: &Path, devices: &[DeviceNode]) -> Outcome<()> {
     fresh("tmpfs", dev, MountFlags::NOSUID, "mode=755,size=1m")?;
     for (name, major, minor) in NODES {
         let path = dev.join(name);
         mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(major, minor))
             .map_err(failed("make the device", &path))?;
     }
+    devices::make_all(dev, devices).map_err(|error| match std::error::Error::source(&error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    })?;
     for (link, target) in [
         ("fd", "/proc/self/fd"),
         ("stdin", "/proc/self/fd/0"),

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod cgroup;
+mod devices;
 mod error;
 mod exec;
 mod filesystem;
@@ -29,6 +30,7 @@ mod unix;
 mod user;
 
 pub use cgroup::{Cgroup, Layout, Limits};
+pub use devices::{DeviceNode, host_nodes, host_nodes_for, settle_devices};
 pub use error::{Class, Result, SandboxError};
 pub use exec::{OUTPUT_LIMIT, exec_in, forget_notes_of_another_boot, real_ids_runner, real_ids_runner_here};
 pub use forward::{Forwarder, free_ports};

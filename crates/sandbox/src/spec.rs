@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
+use crate::devices::{self, DeviceNode};
 use crate::error::{Result, SandboxError};
 use crate::process::Identity;
 use crate::user::User;
@@ -86,6 +87,8 @@ pub struct BoxSpec<'a> {
     pub sidecars: Vec<Vec<OsString>>,
     /// Resource limits of every process in it.
     pub limits: Vec<ResourceLimit>,
+    /// The nodes of GPUs that it sees in its `/dev`.
+    pub devices: Vec<DeviceNode>,
 }
 
 /// A mount of a box whose content is not part of a snapshot: CRIU is told where it comes from.
@@ -126,6 +129,7 @@ pub(crate) struct Plan {
     pub(crate) cgroup: Vec<OsString>,
     pub(crate) sidecars: Vec<Vec<OsString>>,
     pub(crate) limits: Vec<ResourceLimit>,
+    pub(crate) devices: Vec<DeviceNode>,
 }
 
 impl Plan {
@@ -160,6 +164,7 @@ impl Plan {
                 .collect(),
             sidecars: spec.sidecars.clone(),
             limits: spec.limits.clone(),
+            devices: spec.devices.clone(),
         })
     }
 
@@ -214,5 +219,5 @@ fn check(spec: &BoxSpec<'_>) -> Result<()> {
             return bad(format!("`{}` is not an absolute path", path.display()));
         }
     }
-    Ok(())
+    devices::check(&spec.devices)
 }

@@ -4,6 +4,10 @@
 //! out of the mount. They are gzip'ed tar; the unpacking is left to `gzip`, run with nothing but the user's rights, and the
 //! headers are read here. As everywhere in this module, what is not understood is refused: sparse files and long names
 //! in GNU's form are, the extended headers of pax are not (CRIU's `tar` does not write them).
+//!
+//! A GPU's node is a name and a number, and the number alone says which driver answers. So such a node passes only if this
+//! machine has one of the same name with the same number: `nvidia0` that is really a disk is refused, and so is a node whose
+//! number belonged to the driver on another machine or before a reboot.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sandbox::User;
+use sandbox::{DeviceNode, User};
 
 use super::mounts::path;
 
@@ -21,14 +25,15 @@ const BLOCK: usize = 512;
 const LONGEST_NAME: u64 = 4096;
 const MOST_MEMBERS: usize = 4 << 20;
 
-/// What is wrong with the archive at `archive`; empty if nothing is.
-pub(super) fn check(archive: &Path, user: &User) -> Vec<String> {
+/// What is wrong with the archive at `archive`; empty if nothing is. `devices` are the machine's own nodes of GPUs.
+pub(super) fn check(archive: &Path, user: &User, devices: &[DeviceNode]) -> Vec<String> {
     let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let faults = unpack(archive, user).unwrap_or_else(|error| vec![format!("cannot be unpacked ({error})")]);
+    let faults =
+        unpack(archive, user, devices).unwrap_or_else(|error| vec![format!("cannot be unpacked ({error})")]);
     faults.into_iter().map(|fault| format!("{name}: {fault}")).collect()
 }
 
-fn unpack(archive: &Path, user: &User) -> io::Result<Vec<String>> {
+fn unpack(archive: &Path, user: &User, devices: &[DeviceNode]) -> io::Result<Vec<String>> {
     let mut command = Command::new("gzip");
     command.arg("-dc").stdin(File::open(archive)?).stdout(Stdio::piped()).stderr(Stdio::null());
     if rustix::process::geteuid().is_root() {
@@ -37,7 +42,7 @@ fn unpack(archive: &Path, user: &User) -> io::Result<Vec<String>> {
     let mut child = command.spawn()?;
     let Some(output) = child.stdout.take() else { return Ok(vec!["gave nothing".to_owned()]) };
     let mut faults = Vec::new();
-    let read = read(io::BufReader::with_capacity(1 << 20, output), user, &mut faults);
+    let read = read(io::BufReader::with_capacity(1 << 20, output), user, devices, &mut faults);
     if let Err(fault) = read {
         faults.push(fault);
         // it may still be writing to a pipe that nobody reads
@@ -50,7 +55,12 @@ fn unpack(archive: &Path, user: &User) -> io::Result<Vec<String>> {
 }
 
 /// Reads a whole tar. `Err` is a fault after which reading on makes no sense.
-fn read(mut input: impl Read, user: &User, faults: &mut Vec<String>) -> Result<(), String> {
+fn read(
+    mut input: impl Read,
+    user: &User,
+    devices: &[DeviceNode],
+    faults: &mut Vec<String>,
+) -> Result<(), String> {
     let mut links: BTreeSet<PathBuf> = BTreeSet::new();
     let (mut long_name, mut long_target) = (None, None);
     for _ in 0..MOST_MEMBERS {
@@ -75,7 +85,7 @@ fn read(mut input: impl Read, user: &User, faults: &mut Vec<String>) -> Result<(
         }
         let own_name = long_name.take().unwrap_or_else(|| member.name.clone());
         let target = long_target.take().unwrap_or_else(|| member.target.clone());
-        faults.extend(member.faults(&own_name, &target, user, &mut links));
+        faults.extend(member.faults(&own_name, &target, user, devices, &mut links));
         if member.kind == b'S' && header[482] != 0 {
             let mut more = [0; BLOCK];
             loop {
@@ -158,7 +168,14 @@ impl Member {
         })
     }
 
-    fn faults(&self, name: &Path, target: &Path, user: &User, links: &mut BTreeSet<PathBuf>) -> Vec<String> {
+    fn faults(
+        &self,
+        name: &Path,
+        target: &Path,
+        user: &User,
+        devices: &[DeviceNode],
+        links: &mut BTreeSet<PathBuf>,
+    ) -> Vec<String> {
         let mut faults = Vec::new();
         let shown = name.display();
         let clean: PathBuf = name.components().filter(|part| *part != Component::CurDir).collect();
@@ -181,6 +198,7 @@ impl Member {
                 links.insert(clean);
             }
             b'3' if matches!(self.device, (1, 3 | 5 | 7 | 8 | 9) | (5, 0 | 2)) => {}
+            b'3' if self.is_one_of(&clean, devices) => {}
             b'3' | b'4' => {
                 let (major, minor) = self.device;
                 faults.push(format!("`{shown}` is the device {major}:{minor}, which no session has"));
@@ -196,6 +214,13 @@ impl Member {
             faults.push(format!("`{shown}` is a set-user-id or set-group-id program"));
         }
         faults
+    }
+
+    /// Whether it is a GPU's node as the machine has it, directly below `/dev`.
+    fn is_one_of(&self, clean: &Path, devices: &[DeviceNode]) -> bool {
+        devices.iter().any(|node| {
+            Path::new(&node.name) == clean && self.device == (u64::from(node.major), u64::from(node.minor))
+        })
     }
 }
 
@@ -249,7 +274,7 @@ mod tests {
         sparse.set_len(1 << 24).unwrap();
         std::os::unix::fs::FileExt::write_at(&sparse, b"x", 1 << 20).unwrap();
         fs::hard_link(content.join("deep/er/file"), content.join("again")).unwrap();
-        assert_eq!(check(&packed(&content), &me()), Vec::<String>::new());
+        assert_eq!(check(&packed(&content), &me(), &[]), Vec::<String>::new());
     }
 
     #[test]
@@ -260,10 +285,10 @@ mod tests {
         fs::create_dir(&content).unwrap();
         fs::write(content.join("su"), b"").unwrap();
         fs::set_permissions(content.join("su"), fs::Permissions::from_mode(0o4755)).unwrap();
-        let faults = check(&packed(&content), &me());
+        let faults = check(&packed(&content), &me(), &[]);
         assert!(faults.iter().any(|fault| fault.contains("set-user-id")), "{faults:?}");
         fs::write(dir.path().join("bad.tar.gz"), b"nonsense").unwrap();
-        assert!(!check(&dir.path().join("bad.tar.gz"), &me()).is_empty());
+        assert!(!check(&dir.path().join("bad.tar.gz"), &me(), &[]).is_empty());
     }
 
     /// One header with a right sum, and the end.
@@ -290,10 +315,44 @@ mod tests {
         let mut bytes = members.concat();
         bytes.extend([0; 2 * BLOCK]);
         let mut faults = Vec::new();
-        if let Err(fault) = read(bytes.as_slice(), &me(), &mut faults) {
+        if let Err(fault) = read(bytes.as_slice(), &me(), &gpus(), &mut faults) {
             faults.push(fault);
         }
         faults
+    }
+
+    /// 195 is 303 in octal, 255 is 377, 511 is 777.
+    fn gpus() -> Vec<DeviceNode> {
+        [("nvidia0", 195, 0), ("nvidiactl", 195, 255), ("nvidia-uvm", 511, 0)]
+            .map(|(name, major, minor)| DeviceNode { name: name.to_owned(), major, minor })
+            .to_vec()
+    }
+
+    #[test]
+    fn nodes_of_gpus_only_as_this_machine_has_them() {
+        let own = [
+            one(b'3', "./nvidia0", "", ("303", "0"), "0"),
+            one(b'3', "./nvidiactl", "", ("303", "377"), "0"),
+            one(b'3', "./nvidia-uvm", "", ("777", "0"), "0"),
+        ];
+        assert_eq!(faults_of(&own), Vec::<String>::new());
+        for (member, number) in [
+            // a disk, and as a block device too
+            (one(b'3', "./nvidia0", "", ("10", "0"), "0"), "8:0"),
+            (one(b'4', "./nvidia0", "", ("303", "0"), "0"), "195:0"),
+            // a GPU that this machine does not have, under its own name and under another's
+            (one(b'3', "./nvidia1", "", ("303", "1"), "0"), "195:1"),
+            (one(b'3', "./nvidia0", "", ("303", "1"), "0"), "195:1"),
+            // a number that the driver had before a reboot
+            (one(b'3', "./nvidia-uvm", "", ("373", "0"), "0"), "251:0"),
+            // the right number in another place or under another name
+            (one(b'3', "./shm/nvidia0", "", ("303", "0"), "0"), "195:0"),
+            (one(b'3', "./gpu", "", ("303", "0"), "0"), "195:0"),
+        ] {
+            let faults = faults_of(&[member]);
+            let words = format!("is the device {number}, which no session has");
+            assert!(faults.iter().any(|fault| fault.contains(&words)), "{faults:?} has no `{words}`");
+        }
     }
 
     #[test]

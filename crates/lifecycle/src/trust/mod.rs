@@ -28,7 +28,7 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 
-use sandbox::User;
+use sandbox::{DeviceNode, User};
 
 use crate::error::{LifecycleError, Result};
 
@@ -54,6 +54,8 @@ pub struct Expectations {
     pub root: PathBuf,
     /// Whether it lives in namespaces of its own. Not so for processes that were attached.
     pub boxed: bool,
+    /// The nodes of GPUs as this machine has them. Its `/dev` may contain these and no others.
+    pub devices: Vec<DeviceNode>,
 }
 
 /// Refuses images that ask for more than `user` has. Root may restore anything.
@@ -75,7 +77,7 @@ pub fn check_images(dir: &Path, user: &User, expected: &Expectations) -> Result<
         findings.add(refused);
     }
     for archive in &images.archives {
-        for fault in archive::check(archive, user) {
+        for fault in archive::check(archive, user, &expected.devices) {
             findings.add(fault);
         }
     }

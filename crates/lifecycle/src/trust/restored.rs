@@ -289,7 +289,13 @@ mod tests {
     fn credentials_are_compared() {
         let mut user = User::by_uid(rustix::process::getuid().as_raw()).unwrap();
         (user.uid, user.gid, user.groups) = (1000, 1000, vec![1000, 27]);
-        let expected = Expectations { mounts: Vec::new(), network: None, root: "/".into(), boxed: true };
+        let expected = Expectations {
+            mounts: Vec::new(),
+            network: None,
+            root: "/".into(),
+            boxed: true,
+            devices: Vec::new(),
+        };
         let status = "Uid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000\nGroups:\t27 1000 \nCapInh:\t0\nCapPrm:\t0\nCapEff:\t0\n\
                       CapAmb:\t0\nNoNewPrivs:\t1\n";
         assert_eq!(credentials(status, &user, &expected), Vec::<String>::new());

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use lifecycle::LifecycleError;
 use lifecycle::trust::check_images;
+use sandbox::DeviceNode;
 
 use crate::scene::Scene;
 use crate::wire::{Fields, Raw, at, edit};
@@ -289,6 +290,37 @@ fn a_device_node() {
     .unwrap();
     file(&scene, "/run/infinijup-box/out", |file| file.put_text(6, "/run/infinijup-box/mem"));
     refused(&scene, "device that no session has");
+}
+
+#[test]
+fn a_node_of_a_gpu_that_is_something_else() {
+    let Some(mut scene) = Scene::dumped("a node of a GPU that is something else") else { return };
+    let gpu = DeviceNode { name: "nvidia0".to_owned(), major: 195, minor: 0 };
+    let archive = scene.images.join(format!("{}.img", stem_of(&scene, "tmpfs-dev-")));
+    let directory = scene.path("dev");
+    fs::create_dir(&directory).unwrap();
+    let with = |kind: rustix::fs::FileType, major: u32, minor: u32| {
+        let node = directory.join("nvidia0");
+        let _ = fs::remove_file(&node);
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        let number = rustix::fs::makedev(major, minor);
+        rustix::fs::mknodat(rustix::fs::CWD, &node, kind, mode, number).unwrap();
+        let packed = std::process::Command::new("tar")
+            .args(["--create", "--gzip", "--numeric-owner", "--directory"])
+            .args([&directory, std::path::Path::new("--file"), &archive, std::path::Path::new(".")])
+            .status();
+        assert!(packed.unwrap().success());
+    };
+    with(rustix::fs::FileType::CharacterDevice, 195, 0);
+    refused(&scene, "device 195:0");
+    scene.expected.devices = vec![gpu];
+    check_images(&scene.images, &scene.user, &scene.expected).unwrap();
+    with(rustix::fs::FileType::CharacterDevice, 195, 1);
+    refused(&scene, "device 195:1");
+    with(rustix::fs::FileType::BlockDevice, 8, 0);
+    refused(&scene, "device 8:0");
+    with(rustix::fs::FileType::BlockDevice, 195, 0);
+    refused(&scene, "device 195:0");
 }
 
 #[test]

@@ -124,6 +124,7 @@ impl Scene {
                 network: Some("net".to_owned()),
                 root: "/".into(),
                 boxed: true,
+                devices: Vec::new(),
             },
             user,
             criu,
@@ -149,6 +150,7 @@ impl Scene {
             cgroup: Some(&self.cgroup),
             sidecars: Vec::new(),
             limits: Vec::new(),
+            devices: Vec::new(),
         };
         let root = Root::at(&spec.root).unwrap();
         let launched = sandbox::launch(&self.program, &spec).unwrap();

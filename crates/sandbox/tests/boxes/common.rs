@@ -96,6 +96,7 @@ impl Scene {
             cgroup: Some(&self.cgroup),
             sidecars: Vec::new(),
             limits: Vec::new(),
+            devices: Vec::new(),
         }
     }
 

@@ -7,9 +7,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sandbox::process::{Identity, namespace_inode, tree};
-use sandbox::{Cgroup, Launched, Limits, NetworkNamespace, Root, exec_in, leftover_mounts, real_ids_runner};
+use sandbox::{
+    Cgroup, Launched, Limits, NetworkNamespace, Root, exec_in, host_nodes, leftover_mounts, real_ids_runner,
+    settle_devices,
+};
 
 use crate::common::{Scene, can_make_boxes, end, skip, wait_until};
+use crate::devices::nodes;
 
 const COUNT: &str = "
 import time, os, socket, multiprocessing.shared_memory as m
@@ -200,4 +204,35 @@ fn a_users_box_is_dumped_while_it_runs_and_restored_beside_itself() {
     for name in ["root", "root-one", "root-two", "kdat"] {
         assert!(leftover_mounts(&scene.path(name)).expect("the table").is_empty(), "{name}");
     }
+}
+
+#[test]
+fn gpu_nodes_that_nobody_holds_open_go_through_a_dump_and_a_restore() {
+    if !can_make_boxes("dump and restore of GPU nodes") {
+        return;
+    }
+    let Some(criu) = criu() else { return skip("dump and restore of GPU nodes", "there is no CRIU") };
+    let scene = Scene::new();
+    let kdat = learn_kernel(&criu, &scene.path("kdat"));
+    let proof = Proof { scene, criu, kdat };
+    let scene = &proof.scene;
+    let mut spec = scene.spec(&["python3", "-c", COUNT]);
+    spec.devices = nodes(&["nvidia-uvm", "nvidia0", "nvidiactl"]);
+    let launched = scene.launch(&spec).expect("the box starts");
+    wait_until("it counts", || numbers(&scene.path("box")).len() > 3);
+
+    let images = scene.path("images");
+    proof.dump(&launched.init, &launched, &images);
+    let branch = proof.branch("one", &launched, &images);
+    wait_until("the branch goes on", || branch.numbers().len() > 3);
+    let dev = |pid: i32| PathBuf::from(format!("/proc/{pid}/root/dev"));
+    assert_eq!(host_nodes(&dev(branch.init.pid)), spec.devices, "they came along");
+
+    // The branch gets another GPU; the original keeps its own.
+    let others = nodes(&["nvidia-uvm", "nvidia1", "nvidiactl"]);
+    settle_devices(branch.init.pid, &others).expect("they are settled");
+    assert_eq!(host_nodes(&dev(branch.init.pid)), others);
+    assert_eq!(host_nodes(&dev(launched.init.pid)), spec.devices);
+    branch.remove();
+    end(&launched);
 }

@@ -7,5 +7,6 @@
 
 mod common;
 mod criu;
+mod devices;
 mod inside;
 mod network;
