@@ -1,0 +1,4 @@
+//! Exported functions: checkpoint.
+use super::export;
+
+export! {}

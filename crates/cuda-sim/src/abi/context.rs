@@ -1,0 +1,4 @@
+//! Exported functions: context.
+use super::export;
+
+export! {}

@@ -1,0 +1,4 @@
+//! Exported functions: device.
+use super::export;
+
+export! {}

@@ -1,0 +1,4 @@
+//! Exported functions: event.
+use super::export;
+
+export! {}

@@ -1,0 +1,4 @@
+//! Exported functions: memory.
+use super::export;
+
+export! {}

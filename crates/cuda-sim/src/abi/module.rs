@@ -1,0 +1,4 @@
+//! Exported functions: module.
+use super::export;
+
+export! {}

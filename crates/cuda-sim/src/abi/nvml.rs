@@ -1,0 +1,1 @@
+//! Exported functions of the management library.

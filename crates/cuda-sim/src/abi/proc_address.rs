@@ -1,0 +1,4 @@
+//! Exported functions: proc_address.
+use super::export;
+
+export! {}

@@ -1,0 +1,1 @@
+//! Which symbol `cuGetProcAddress` gives for a name and a version.

@@ -1,0 +1,4 @@
+//! Exported functions: stream.
+use super::export;
+
+export! {}

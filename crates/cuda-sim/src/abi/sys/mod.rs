@@ -1,0 +1,3 @@
+//! System calls that safe Rust cannot make: mappings, and copies between processes.
+pub(crate) mod region;
+pub(crate) mod reserve;

@@ -1,0 +1,4 @@
+//! Exported functions: vmm.
+use super::export;
+
+export! {}

@@ -1,0 +1,1 @@
+//! The checkpoint calls: both sides.

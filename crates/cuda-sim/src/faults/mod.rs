@@ -1,0 +1,1 @@
+//! Faults on request, and the control socket.

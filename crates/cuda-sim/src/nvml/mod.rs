@@ -1,0 +1,1 @@
+//! The management library, without its C interface.
