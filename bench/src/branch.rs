@@ -19,7 +19,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     let daemon = Daemon::start()?;
     let (id, file) = daemon.kernel("branch")?;
     let mut original = BareBox::new("o")?;
-    original.launch()?;
+    original.launch_kernel()?;
     Client::start(None)?.ask(&file, &fill(mib), "answer")?;
     Client::start(Some(original.namespace()))?.ask(&original.connection_file(), &fill(mib), "answer")?;
     let place = Place::new("images")?;

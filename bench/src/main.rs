@@ -7,6 +7,7 @@ mod calibrate;
 mod catalogue;
 mod content;
 mod delta;
+mod gpu_overhead;
 mod image;
 mod ingest;
 mod live;
@@ -37,7 +38,7 @@ use crate::run::Run;
 /// A benchmark: its name, a sentence, and the function that runs it.
 type Benchmark = (&'static str, &'static str, fn(&Run) -> Result<Report>);
 
-const BENCHMARKS: [Benchmark; 8] = [
+const BENCHMARKS: &[Benchmark] = &[
     (
         "calibrate",
         "How close the made image is to the real ones: compression, zero pages, changed pages.",
@@ -69,6 +70,11 @@ const BENCHMARKS: [Benchmark; 8] = [
         "branch",
         "How long until the last of 8 branches answers its first cell, against bare `criu restore`.",
         branch::run,
+    ),
+    (
+        "gpu-overhead",
+        "A snapshot and a resume of a program with 2 GiB on a GPU, against the sum of the bare parts.",
+        gpu_overhead::run,
     ),
 ];
 
@@ -170,7 +176,7 @@ fn all(run: &Run) -> Result<bool> {
     let mut skipped = 0;
     for (name, _, function) in BENCHMARKS {
         let begin = Instant::now();
-        match one(run, function) {
+        match one(run, *function) {
             Ok((json, ok)) => {
                 run.say(&json.to_string());
                 if !ok {

@@ -72,7 +72,7 @@ impl Rounds {
 fn measure(run: &Run, mib: u64) -> Result<Rounds> {
     let daemon = Daemon::start()?;
     let mut bare = BareBox::new("p")?;
-    bare.launch()?;
+    bare.launch_kernel()?;
     let (id, ours_file) = daemon.kernel("pause")?;
     let mut ours = Client::start(None)?;
     let mut theirs = Client::start(Some(bare.namespace()))?;

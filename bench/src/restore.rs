@@ -39,7 +39,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
 fn measure(run: &Run, mib: u64) -> Result<(Vec<f64>, Vec<f64>)> {
     let daemon = Daemon::start()?;
     let mut bare = BareBox::new("r")?;
-    bare.launch()?;
+    bare.launch_kernel()?;
     let (id, ours_file) = daemon.kernel("restore")?;
     let mut ours = Client::start(None)?;
     let mut theirs = Client::start(Some(bare.namespace()))?;

@@ -41,7 +41,7 @@ impl BareBox {
     }
 
     /// Starts a kernel in it.
-    pub(crate) fn launch(&mut self) -> Result<()> {
+    pub(crate) fn launch_kernel(&mut self) -> Result<()> {
         let ports = [51001, 51002, 51003, 51004, 51005];
         let connection = json!({
             "ip": "127.0.0.1", "transport": "tcp", "key": "bench", "signature_scheme": "hmac-sha256", "kernel_name": "",
@@ -49,13 +49,25 @@ impl BareBox {
             "hb_port": ports[4],
         });
         fs::write(self.connection_file(), connection.to_string())?;
+        let file = self.place.dir.join("place/c.json");
+        let mut kernel = Command::new(PYTHON);
+        kernel.args(["-m", "ipykernel_launcher", "--HistoryManager.enabled=False", "-f"]).arg(file);
+        self.launch(&kernel, "")
+    }
+
+    /// Starts a command in it, with the command's environment on top of ours. `nodes` are further devices, a line each: name,
+    /// major, minor.
+    pub(crate) fn launch(&mut self, command: &Command, nodes: &str) -> Result<()> {
         let launcher = Command::new(PYTHON)
             .args(["-c", WITHOUT_DESCRIPTORS, "ip", "netns", "exec", &self.name])
             .args(["unshare", "--mount", "--pid", "--fork", "--ipc", "sh", "-c", INSIDE, "sh"])
             .arg(self.root())
             .arg(self.place.dir.join("shared"))
             .arg(self.place.dir.join("place"))
-            .arg(PYTHON)
+            .arg(command.get_program())
+            .args(command.get_args())
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("BOX_NODES", nodes)
             .spawn()
             .context("cannot launch a bare box")?;
         let pid = launcher.id();
@@ -69,6 +81,16 @@ impl BareBox {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    /// Its process 1, as the machine numbers it.
+    pub(crate) fn pid(&self) -> Result<i32> {
+        self.pid.context("nothing runs in the bare box")
+    }
+
+    /// What runs in it writes its output here.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.place.dir.join("shared/log")
     }
 
     /// Where clients in [`BareBox::namespace`] find the kernel.
@@ -88,7 +110,7 @@ impl BareBox {
     /// `criu dump` into a directory, which is made.
     pub(crate) fn dump(&mut self, images: &Path, leave_running: bool) -> Result<()> {
         fs::create_dir_all(images)?;
-        let pid = self.pid.context("nothing runs in the bare box")?;
+        let pid = self.pid()?;
         let network = fs::metadata(format!("/proc/{pid}/ns/net"))?.ino();
         let mut command = Command::new(CRIU);
         command.args(["dump", "-t", &pid.to_string(), "-o", "dump.log", "-D"]).arg(images);

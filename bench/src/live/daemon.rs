@@ -23,6 +23,11 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts it and waits until it answers.
     pub(crate) fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same, with more in its environment.
+    pub(crate) fn start_with(more: &[(&str, PathBuf)]) -> Result<Self> {
         let place = Place::new("d")?;
         let programs = programs()?;
         let (state, run) = (place.dir.join("state"), place.dir.join("run"));
@@ -34,6 +39,7 @@ impl Daemon {
             .env("INFINIJUP_SOCKET", &socket)
             .env("INFINIJUP_BOX", programs.join("infinijup-box"))
             .env("INFINIJUP_CRIU", CRIU)
+            .envs(more.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -95,6 +101,35 @@ impl Daemon {
         });
         let view = self.job("/v1/sessions", &request)?;
         connection(&view)
+    }
+
+    /// Starts a command with the command's environment; the session's id.
+    pub(crate) fn command(&self, name: &str, command: &Command) -> Result<String> {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let argv: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        let env = command.get_envs().filter_map(|(name, value)| {
+            Some(json!({ "name": name.to_string_lossy(), "value": value?.to_string_lossy() }))
+        });
+        let request = json!({
+            "name": name, "start": { "type": "command", "argv": argv }, "cwd": "/", "workspace": self.place.dir,
+            "files": { "type": "none" }, "env": env.collect::<Vec<_>>(),
+        });
+        let view = self.job("/v1/sessions", &request)?;
+        Ok(view["id"].as_str().context("a session without id")?.to_owned())
+    }
+
+    /// Process 1 of a session, as the machine numbers it.
+    pub(crate) fn pid_of(&self, id: &str) -> Result<i32> {
+        let view = self.call("GET", &format!("/v1/sessions/{id}"), None)?;
+        let pid = view["pid"].as_i64().with_context(|| format!("session {id} has no processes"))?;
+        Ok(i32::try_from(pid)?)
+    }
+
+    /// The file that a session's output goes to.
+    pub(crate) fn log_of(&self, id: &str) -> Result<PathBuf> {
+        let session = self.place.dir.join("state/sessions").join(id);
+        let found = [session.join("box/log"), session.join("log")].into_iter().find(|path| path.exists());
+        found.with_context(|| format!("session {id} has no log"))
     }
 
     /// Ends and removes a session.

@@ -7,6 +7,7 @@
 mod bare;
 mod client;
 mod daemon;
+pub(crate) mod gpu;
 
 pub(crate) use bare::BareBox;
 pub(crate) use client::Client;

@@ -2,8 +2,8 @@
 
 It speaks to `libcuda.so.1` by ctypes, so any Python will do. On each GPU it has a buffer whose bytes depend on the GPU and the
 process, and a counter that a kernel increments in a loop. On SIGUSR1 it prints one line of JSON: the number of rounds it has made,
-the counters as the GPUs have them, its pointers, and the hash of its buffers as read back from the GPUs. A program whose
-calls are blocked by a lock answers nothing.
+the counters as the GPUs have them, its pointers, the hash of its buffers as read back from the GPUs, and the longest time between
+two rounds since it was last asked. A program whose calls are blocked by a lock answers nothing.
 """
 
 import argparse
@@ -90,14 +90,14 @@ class Gpu:
         return [self.buffer.value, self.counter.value]
 
 
-def report(gpus, rounds):
+def report(gpus, rounds, gap):
     digest = hashlib.sha256()
     for gpu in gpus:
         digest.update(gpu.read(gpu.buffer, gpu.size))
     counters = [int.from_bytes(gpu.read(gpu.counter, 4), "little") for gpu in gpus]
     pointers = [pointer for gpu in gpus for pointer in gpu.pointers()]
     line = {"report": os.getpid(), "rounds": rounds, "counters": counters, "pointers": pointers, "hash": digest.hexdigest()}
-    print(json.dumps(line), flush=True)
+    print(json.dumps({**line, "gap": gap}), flush=True)
 
 
 def idle():
@@ -114,16 +114,19 @@ def work(count, size, idle_fork):
     gpus = [Gpu(driver, index, size) for index in range(count)]
     if idle_fork and os.fork() == 0:
         idle()
-    rounds = 0
+    rounds, gap, last = 0, 0.0, time.perf_counter()
     print(json.dumps({"ready": os.getpid()}), flush=True)
     while True:
         for gpu in gpus:
             gpu.bump()
         rounds += 1
+        gap = max(gap, time.perf_counter() - last)
         if asked:
             asked.clear()
-            report(gpus, rounds)
+            report(gpus, rounds, gap)
+            gap = 0.0
         time.sleep(0.005)
+        last = time.perf_counter()
 
 
 def main():

@@ -1,0 +1,197 @@
+//! A machine's GPUs, for a while: the stand-in's server and libraries, and a caller of the driver's checkpoint functions.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::live::{PYTHON, Place, Unable, must, programs};
+
+const CALLER: &str = include_str!("cuda_caller.py");
+/// A program with state on GPUs, the same that the tests use.
+pub(crate) const TARGET: &str = include_str!("../../../tests/privileged/harness/cuda_target.py");
+
+/// Ends with this value; what was on the GPUs is gone then.
+pub(crate) struct Gpus {
+    child: Child,
+    place: Place,
+    nodes: String,
+}
+
+impl Gpus {
+    /// One GPU with 16 GiB.
+    pub(crate) fn start() -> Result<Self> {
+        if Path::new("/dev/nvidiactl").exists() {
+            bail!(Unable("there is a driver here already, and this benchmark brings its own".to_owned()));
+        }
+        let place = Place::new("g")?;
+        let program = programs()?.join("cuda-sim");
+        ensure!(program.exists(), "there is no {}: build cuda-sim", program.display());
+        let libraries = place.dir.join("lib");
+        let server = place.dir.join("server");
+        must(Command::new(&program).args(["install", "--level", "580", "--dir"]).arg(&libraries))?;
+        fs::create_dir(&server)?;
+        let mut child = Command::new(&program)
+            .args([
+                "serve",
+                "--gpus",
+                "1",
+                "--memory",
+                "16GiB",
+                "--level",
+                "580",
+                "--devices",
+                "/dev",
+                "--dir",
+            ])
+            .arg(&server)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().context("no stdout")?).read_line(&mut ready)?;
+        ensure!(!ready.is_empty(), "the stand-in did not start");
+        let mut gpus = Self { child, place, nodes: String::new() };
+        for item in fs::read_dir("/dev")? {
+            let item = item?;
+            let name = item.file_name().to_string_lossy().into_owned();
+            let metadata = item.metadata()?;
+            if name.starts_with("nvidia") && metadata.file_type().is_char_device() {
+                let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+                gpus.nodes.push_str(&format!("{name} {major} {minor}\n"));
+            }
+        }
+        Ok(gpus)
+    }
+
+    /// What a process needs to find the driver.
+    pub(crate) fn env(&self) -> [(&'static str, PathBuf); 2] {
+        [("LD_LIBRARY_PATH", self.place.dir.join("lib")), ("CUDA_SIM_DIR", self.place.dir.join("server"))]
+    }
+
+    /// Its device nodes: name, major, minor, a line each.
+    pub(crate) fn nodes(&self) -> &str {
+        &self.nodes
+    }
+
+    /// The program with state, where every process can read it.
+    pub(crate) fn target(&self) -> Result<PathBuf> {
+        let path = self.place.dir.join("target.py");
+        fs::write(&path, TARGET)?;
+        Ok(path)
+    }
+}
+
+impl Drop for Gpus {
+    fn drop(&mut self) {
+        // By SIGTERM: it takes its nodes with it.
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes the driver's calls in one long-lived process, as bare as they can be made.
+pub(crate) struct Caller {
+    child: Child,
+    asks: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Caller {
+    pub(crate) fn start(gpus: &Gpus) -> Result<Self> {
+        let mut child = Command::new(PYTHON)
+            .args(["-c", CALLER])
+            .envs(gpus.env())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a caller")?;
+        let asks = child.stdin.take().context("the caller has no stdin")?;
+        let answers = BufReader::new(child.stdout.take().context("the caller has no stdout")?);
+        Ok(Self { child, asks, answers })
+    }
+
+    /// One call, in seconds.
+    pub(crate) fn call(&mut self, name: &str, pid: i32) -> Result<f64> {
+        writeln!(self.asks, "{name} {pid}").context("the caller has ended")?;
+        self.asks.flush()?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let (code, seconds) = line.trim().split_once(' ').context("no answer from the caller")?;
+        ensure!(code == "0", "{name} of {pid} answered {code}");
+        Ok(seconds.parse()?)
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program with state below a process 1, wherever it runs.
+pub(crate) struct Target {
+    log: PathBuf,
+    pid: i32,
+}
+
+impl Target {
+    /// Finds the program below `init`, which writes to `log`, and waits until its buffers are filled.
+    pub(crate) fn find(init: i32, log: PathBuf) -> Result<Self> {
+        let begun = Instant::now();
+        loop {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            if text.contains("\"ready\"") {
+                break;
+            }
+            ensure!(begun.elapsed() < Duration::from_secs(120), "the program did not get ready: {text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut pid = init;
+        // It is the last of its line: process 1, perhaps a shell, and then itself.
+        while let Some(child) = only_child(pid) {
+            pid = child;
+        }
+        Ok(Self { log, pid })
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// What it says of itself now.
+    pub(crate) fn ask(&self) -> Result<Value> {
+        let before = self.reports()?.len();
+        let pid = rustix::process::Pid::from_raw(self.pid).context("no pid")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::USR1)?;
+        let begun = Instant::now();
+        loop {
+            let reports = self.reports()?;
+            if let Some(new) = reports.get(before) {
+                return Ok(new.clone());
+            }
+            ensure!(begun.elapsed() < Duration::from_secs(60), "the program does not answer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn reports(&self) -> Result<Vec<Value>> {
+        let text = fs::read_to_string(&self.log)?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        Ok(lines.filter(|line| line["report"].is_number()).collect())
+    }
+}
+
+fn only_child(pid: i32) -> Option<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
