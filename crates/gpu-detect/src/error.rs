@@ -4,7 +4,7 @@
 //! [`Report::unreadable`](crate::Report). A machine without a driver is no trouble for `/proc`, only for NVML.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The result of most calls here.
@@ -81,9 +81,26 @@ pub enum DetectError {
 
 impl DetectError {
     /// Attaches what was being done to an I/O error.
-    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl AsRef<std::path::Path>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         move |source| Self::Io { action, path, source }
+    }
+
+    /// What a failure to read something of a process means.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_process(pid: i32, path: PathBuf, source: io::Error) -> Self {
+        // A process that has ended answers "no such process" to those who still have its directory open.
+        const ESRCH: i32 = 3;
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NoProcess { pid },
+            io::ErrorKind::PermissionDenied => Self::Denied { pid, path, source },
+            _ if source.raw_os_error() == Some(ESRCH) => Self::NoProcess { pid },
+            _ => Self::Io { action: "read", path, source },
+        }
     }
 
     /// The stable code, the name of a page under `docs/errors/`.

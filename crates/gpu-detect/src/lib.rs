@@ -1,14 +1,39 @@
 //! What a process has on the GPU, from `/proc` and NVML, and which strategy fits it.
+//!
+//! Nothing is asked of the process itself, nothing is stopped, and no rights are needed beyond those to read its `/proc`
+//! directory. [`Detector`] reads and judges; [`host`] asks NVML which GPUs there are. Each [`Finding`] carries the lines it
+//! rests on and how sure it is, because most of what can be seen from outside has more than one explanation.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::time::Duration;
+//!
+//! let host = gpu_detect::host(Duration::from_secs(5)).ok();
+//! let detector = gpu_detect::Detector::new(Path::new("/proc"), host);
+//! for process in detector.tree(4242)?.processes {
+//!     println!("{} {:?}", process.pid, process.strategy);
+//! }
+//! # Ok::<(), gpu_detect::DetectError>(())
+//! ```
 #![forbid(unsafe_code)]
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod detector;
 pub mod error;
 pub mod host;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only what was read in /proc is judged"))]
+mod judge;
+pub mod maps;
 mod nvml;
+pub mod object;
+#[cfg(target_os = "linux")]
+mod read;
 pub mod report;
+mod seen;
+pub mod text;
 
+pub use detector::Detector;
 pub use error::{Class, DetectError, Result};
 pub use host::{GpuUse, Host, HostGpu};
 pub use report::{Confidence, Finding, Kind, ProcessReport, Report, Strategy, Unreadable};
@@ -19,34 +44,4 @@ pub use report::{Confidence, Finding, Kind, ProcessReport, Report, Strategy, Unr
 /// passed. A driver that is not there is [`DetectError::NoDriver`].
 pub fn host(limit: Duration) -> Result<Host> {
     nvml::host(limit)
-}
-
-/// Looks into `/proc`.
-#[derive(Clone, Debug)]
-pub struct Detector {
-    proc: PathBuf,
-    host: Option<Host>,
-}
-
-impl Detector {
-    /// Looks into `proc` (`/proc`, or a copy of one) with what is known of the machine's GPUs.
-    pub fn new(proc: &Path, host: Option<Host>) -> Self {
-        Self { proc: proc.to_path_buf(), host }
-    }
-
-    /// One process, by itself.
-    pub fn process(&self, pid: i32) -> Result<ProcessReport> {
-        let _ = (&self.proc, &self.host);
-        Err(DetectError::NoProcess { pid })
-    }
-
-    /// A process and all its descendants.
-    pub fn tree(&self, root: i32) -> Result<Report> {
-        Err(DetectError::NoProcess { pid: root })
-    }
-
-    /// Every process that this one may read.
-    pub fn all(&self) -> Result<Report> {
-        Err(DetectError::io("read", &self.proc)(std::io::Error::other("not yet")))
-    }
 }

@@ -139,6 +139,9 @@ pub struct ProcessReport {
     pub pid: i32,
     /// Its name, at most 15 characters.
     pub comm: String,
+    /// Its cgroup, which tells the container or session; empty if it uses no GPU.
+    #[serde(default)]
+    pub cgroup: String,
     /// Whether it holds anything of a GPU.
     pub uses_gpu: bool,
     /// The GPUs it has open, by UUID; empty where NVML is not there to name them.
