@@ -37,7 +37,7 @@ pub(crate) fn judge(seen: &Seen, parent: Option<&Seen>, host: Option<&Host>) -> 
     };
     let uses_gpu = seen.device_files().next().is_some()
         || seen.device_mappings().next().is_some()
-        || case.gpus.iter().any(|gpu| gpu.processes.iter().any(|using| is(using.pid, seen.pid)));
+        || case.gpus.iter().filter_map(bytes).any(|bytes| bytes > 0);
     let findings: Vec<Finding> = if uses_gpu || seen.matters() {
         [context::all(&case), sharing::all(&case), special::all(&case)].into_iter().flatten().collect()
     } else {
