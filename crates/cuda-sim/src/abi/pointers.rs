@@ -98,6 +98,13 @@ impl<T> Out<T> {
     }
 }
 
+impl<T: Copy> Out<T> {
+    /// What the caller put there, for arguments that go both ways; NULL is an invalid argument.
+    pub(crate) fn given(self) -> Result<T> {
+        In(self.0.cast_const()).need()
+    }
+}
+
 impl Out<c_char> {
     /// Writes a C string into a buffer of `room` bytes, cut to fit.
     pub(crate) fn put_text(self, text: &str, room: usize) -> Result<()> {

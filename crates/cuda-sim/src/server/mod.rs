@@ -51,6 +51,7 @@ pub struct Server {
     level: Mutex<Level>,
     processes: Mutex<HashMap<i32, Arc<Process>>>,
     shared: Mutex<HashMap<u64, space::Shared>>,
+    nvml: Mutex<crate::nvml::Settings>,
 }
 
 /// A lock whose holder panicked is still a lock: the tables are changed in single steps.
@@ -75,6 +76,7 @@ impl Server {
             level: Mutex::new(config.level),
             processes: Mutex::default(),
             shared: Mutex::default(),
+            nvml: Mutex::default(),
         }))
     }
 
@@ -124,7 +126,7 @@ impl Server {
             Request::Core(request) => core::handle(self, process, request),
             Request::Checkpoint(request) => checkpoint::handle(self, process, request),
             Request::Module(request) => module::handle(self, process, request),
-            Request::Nvml(request) => nvml::handle(self, process, request),
+            Request::Nvml(request) => nvml::handle(self, process, &request),
         }
     }
 }

@@ -18,7 +18,7 @@ mod nvml;
 pub use self::checkpoint::Checkpoint;
 pub use self::core::{Core, End, GpuInfo, Host, MemoryInfo, Span};
 pub use self::module::Module;
-pub use self::nvml::Nvml;
+pub use self::nvml::{Card, Machine, Nvml, Use};
 
 /// No frame is longer: the largest things in one are PTX texts and tables of allocations.
 pub const LONGEST_FRAME: usize = 64 << 20;

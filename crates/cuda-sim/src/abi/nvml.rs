@@ -1,1 +1,0 @@
-//! Exported functions of the management library.
