@@ -28,7 +28,8 @@ pub use operation::{
     SnapshotOutcome, SnapshotRequest, StopRequest, SuspendOutcome, TimedStep, Uncaptured,
 };
 pub use session::{
-    EnvVar, FilePolicy, KernelView, Network, Origin, SessionState, SessionView, Sessions, Start, StartRequest,
+    EnvVar, FilePolicy, GpuWish, KernelView, Network, Origin, SessionState, SessionView, Sessions, Start,
+    StartRequest,
 };
 pub use system::{Doctor, Finding, FindingState, StoreView, Version};
 pub use text::Text;

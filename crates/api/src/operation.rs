@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{EnvVar, FilePolicy, SessionView, Text};
+use crate::{EnvVar, FilePolicy, GpuWish, SessionView, Text};
 
 /// One step of a pipeline and how long it took.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -48,8 +48,14 @@ pub struct SnapshotOutcome {
     pub total_us: u64,
     /// How much the store grew by.
     pub new_bytes: u64,
-    /// How much memory it holds.
+    /// How much memory it holds, that of GPUs included.
     pub memory_bytes: u64,
+    /// How much of that is GPU memory.
+    #[serde(default)]
+    pub vram_bytes: u64,
+    /// How long work on the GPU stood still, the freeze included; 0 for sessions without any.
+    #[serde(default)]
+    pub gpu_paused_us: u64,
     /// What it does not hold.
     pub not_captured: Vec<Uncaptured>,
     /// What else should be known.
@@ -105,6 +111,9 @@ pub struct BranchRequest {
     pub name: Option<String>,
     /// How many; one if not given.
     pub count: Option<u32>,
+    /// Onto which GPUs; if not given, those of the original or free ones like them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<GpuWish>,
 }
 
 /// A branch was made.
@@ -130,17 +139,23 @@ pub struct SuspendOutcome {
     pub commit: String,
     /// How much memory it gave back.
     pub freed_bytes: u64,
+    /// How much GPU memory it gave back.
+    #[serde(default)]
+    pub freed_vram_bytes: u64,
     /// Where the time went.
     #[serde(default)]
     pub steps: Vec<TimedStep>,
 }
 
 /// `POST /v1/sessions/{id}/resume`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResumeRequest {
-    /// Go on although files were changed by somebody else.
+    /// Go on although files were changed by somebody else, or the machine is not like the one of the snapshot.
     pub force: bool,
+    /// Onto which GPUs; as the session was started if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<GpuWish>,
 }
 
 /// `POST /v1/sessions/{id}/stop`.

@@ -65,6 +65,29 @@ pub enum FilePolicy {
     None,
 }
 
+/// Which of the machine's GPUs a session may use.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum GpuWish {
+    /// All that there are; none is fine too.
+    #[default]
+    All,
+    /// None.
+    None,
+    /// These.
+    List {
+        /// Each by its index, its UUID or an unambiguous beginning of its UUID.
+        gpus: Vec<String>,
+    },
+}
+
+impl GpuWish {
+    /// What it is when nothing is said. Then nothing is written either, and a daemon that knows of no GPUs understands.
+    fn is_all(&self) -> bool {
+        *self == Self::All
+    }
+}
+
 /// `POST /v1/sessions`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +123,9 @@ pub struct StartRequest {
     /// Further commands that live, are captured and come back with the first.
     #[serde(default)]
     pub sidecars: Vec<Vec<Text>>,
+    /// Which GPUs it may use; all if not given.
+    #[serde(default, skip_serializing_if = "GpuWish::is_all")]
+    pub gpus: GpuWish,
 }
 
 /// What a session is doing.
@@ -202,6 +228,15 @@ pub struct SessionView {
     /// Whether it was running before it became a session; it has no namespaces of its own then.
     #[serde(default)]
     pub attached: bool,
+    /// UUIDs of the GPUs that it may use.
+    #[serde(default)]
+    pub gpus: Vec<String>,
+    /// How much GPU memory its processes take now; `null` if that cannot be told.
+    #[serde(default)]
+    pub vram_bytes: Option<u64>,
+    /// Why its work on the GPU stands still, if it does.
+    #[serde(default)]
+    pub gpu_trouble: Option<String>,
 }
 
 /// The answer of `GET /v1/sessions`.

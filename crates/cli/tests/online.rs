@@ -217,6 +217,49 @@ fn branch_lists_what_was_made_and_what_is_shared() {
 }
 
 #[test]
+fn gpus_are_asked_for_and_told() {
+    let list = json!({"type": "list", "gpus": ["0", "GPU-5f"]});
+    for (args, path, kind, result) in [
+        (&["run", "--gpus", "0,GPU-5f", "--", "true"][..], "/v1/sessions", "start", a_session(json!({}))),
+        (
+            &["resume", "analysis", "--gpus", "0,GPU-5f"],
+            "/v1/sessions/analysis/resume",
+            "resume",
+            a_session(json!({})),
+        ),
+        (
+            &["branch", "analysis", "--gpus", "0,GPU-5f"],
+            "/v1/sessions/analysis/branch",
+            "branch",
+            json!({"type": "branch", "branches": []}),
+        ),
+    ] {
+        let (asked, ..) = both_jobs(kind, result, args);
+        assert_eq!((asked.path.as_str(), &asked.body["gpus"]), (path, &list), "{args:?}");
+    }
+    let outcome = json!({
+        "type": "suspend", "commit": COMMIT, "freed_bytes": 67_108_864, "freed_vram_bytes": 2_147_483_648_u64
+    });
+    let (_, ran, line) = both_jobs("suspend", outcome, &["suspend", "analysis"]);
+    assert!(ran.out.ends_with("64.0 MiB of memory and 2.0 GiB of GPU memory are free again\n"), "{ran:?}");
+    assert_eq!(line["freed_vram_bytes"], 2_147_483_648_u64);
+    let outcome = json!({
+        "type": "snapshot", "commit": COMMIT, "frozen_us": 48_210, "total_us": 190_332, "new_bytes": 1_048_576,
+        "memory_bytes": 2_200_000_000_u64, "vram_bytes": 2_147_483_648_u64, "gpu_paused_us": 951_000, "not_captured": [],
+        "warnings": [], "steps": []
+    });
+    let (_, ran, _) = both_jobs("snapshot", outcome, &["snapshot", "analysis"]);
+    let expected = "2.0 GiB of memory, 2.0 GiB of it from the GPU, 1.0 MiB new in the store, frozen for 48.2 ms, the GPU \
+                    paused for 951.0 ms\n";
+    assert!(ran.out.ends_with(expected), "{ran:?}");
+    let view = session(json!({"gpus": ["GPU-5f"], "vram_bytes": 4096, "gpu_trouble": "no room\u{7}"}));
+    let (_, ran, _) = both_answers(view, &["ps", "analysis"]);
+    for words in ["GPU-5f", "4.0 KiB", "no room\\u{7}"] {
+        assert!(ran.out.contains(words), "{ran:?}");
+    }
+}
+
+#[test]
 fn suspend_resume_stop_rm_and_attach() {
     let outcome = json!({"type": "suspend", "commit": COMMIT, "freed_bytes": 67_108_864, "steps": []});
     let (asked, ran, line) = both_jobs("suspend", outcome, &["suspend", "analysis"]);

@@ -145,7 +145,7 @@ impl Operations for Engine {
             memory_limit: request.memory_limit,
             pids_limit: request.pids_limit,
             sidecars: request.sidecars.into_iter().map(words).collect(),
-            gpus: lifecycle::GpuWish::All,
+            gpus: gpu_wish(request.gpus),
         };
         Ok(session(Self::start(self, &able(self, by)?, request, &Steps(progress))?))
     }
@@ -172,6 +172,8 @@ impl Operations for Engine {
             total_us: micros(taken.total),
             new_bytes: taken.new_bytes,
             memory_bytes: taken.memory_bytes,
+            vram_bytes: taken.vram_bytes,
+            gpu_paused_us: micros(taken.gpu_paused),
             not_captured: taken.not_captured.into_iter().map(not_captured).collect(),
             warnings: taken.warnings,
             steps: timed(taken.steps),
@@ -205,8 +207,9 @@ impl Operations for Engine {
         request: BranchRequest,
         progress: &dyn Progress,
     ) -> Outcome<Vec<BranchOutcome>> {
-        let BranchRequest { from, name, count } = request;
-        let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1), gpus: None };
+        let BranchRequest { from, name, count, gpus } = request;
+        let gpus = gpus.map(gpu_wish);
+        let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1), gpus };
         let made = Self::branch(self, &able(self, by)?, which, &request, &Steps(progress))?;
         let branch = |one: lifecycle::BranchOutcome| BranchOutcome {
             session: session(one.session),
@@ -223,6 +226,7 @@ impl Operations for Engine {
         Ok(SuspendOutcome {
             commit: done.commit.to_string(),
             freed_bytes: done.freed_bytes,
+            freed_vram_bytes: done.freed_vram_bytes,
             steps: timed(done.steps),
         })
     }
@@ -234,7 +238,7 @@ impl Operations for Engine {
         request: ResumeRequest,
         progress: &dyn Progress,
     ) -> Outcome<SessionView> {
-        let request = lifecycle::ResumeRequest { force: request.force, gpus: None };
+        let request = lifecycle::ResumeRequest { force: request.force, gpus: request.gpus.map(gpu_wish) };
         Ok(session(Self::resume(self, &able(self, by)?, which, &request, &Steps(progress))?))
     }
 
@@ -339,6 +343,9 @@ fn session(view: lifecycle::SessionView) -> SessionView {
         },
         memory_bytes: view.memory_bytes,
         attached: view.attached,
+        gpus: view.gpus,
+        vram_bytes: view.vram_bytes,
+        gpu_trouble: view.gpu_trouble,
     }
 }
 
@@ -349,6 +356,14 @@ fn state(state: lifecycle::SessionState) -> api::SessionState {
         lifecycle::SessionState::Suspended => api::SessionState::Suspended,
         lifecycle::SessionState::Ended => api::SessionState::Ended,
         lifecycle::SessionState::Failed => api::SessionState::Failed,
+    }
+}
+
+fn gpu_wish(wish: api::GpuWish) -> lifecycle::GpuWish {
+    match wish {
+        api::GpuWish::All => lifecycle::GpuWish::All,
+        api::GpuWish::None => lifecycle::GpuWish::None,
+        api::GpuWish::List { gpus } => lifecycle::GpuWish::List(gpus),
     }
 }
 

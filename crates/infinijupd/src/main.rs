@@ -9,7 +9,7 @@ use infinijupd::listener::PeerListener;
 use infinijupd::settings::{HELP, Request, Settings};
 use infinijupd::{App, Failure, Limits};
 use infinijupd::{error::DaemonError, instance, logging, notify};
-use lifecycle::{Config, Engine, Recovery};
+use lifecycle::{Config, Engine, GpuConfig, Recovery};
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -53,6 +53,12 @@ fn run(settings: &Settings) -> Result<(), Failure> {
     let config = Config {
         criu: settings.criu.clone(),
         program: settings.box_program.clone(),
+        gpu: GpuConfig {
+            program: settings.gpu_program.clone(),
+            cuda_checkpoint: settings.cuda_checkpoint.clone(),
+            lock_limit: settings.gpu_lock_limit,
+            step_limit: settings.gpu_step_limit,
+        },
         ..Config::new(&settings.state, &settings.run)
     };
     let (engine, recovery) = Engine::open(config)?;

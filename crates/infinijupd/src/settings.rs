@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::error::DaemonError;
 
@@ -20,6 +21,17 @@ Options:
   -h, --help         print this
   -V, --version      print the version
 
+For NVIDIA GPUs:
+      --gpu-program PATH       the helper program infinijup-gpu
+                               [env: INFINIJUP_GPU_PROGRAM]     [default: looked for]
+      --cuda-checkpoint PATH   NVIDIA's cuda-checkpoint, for a driver that has no checkpoint calls
+                               [env: INFINIJUP_CUDA_CHECKPOINT] [default: looked for]
+      --gpu-lock-limit SECS    how long a process may take to come to rest on the GPU
+                               [env: INFINIJUP_GPU_LOCK_LIMIT]  [default: 10]
+      --gpu-step-limit SECS    how long the driver may take to move a process off or onto a GPU,
+                               and one second more for each 256 MiB
+                               [env: INFINIJUP_GPU_STEP_LIMIT]  [default: 60]
+
 INFINIJUP_LOG=info|debug|... sets how much is logged, INFINIJUP_LOG_FORMAT=text|json how.
 docs/daemon.md is the operator's page.
 ";
@@ -37,6 +49,14 @@ pub struct Settings {
     pub criu: Option<PathBuf>,
     /// The helper program, if named.
     pub box_program: Option<PathBuf>,
+    /// The helper program for GPUs, if named.
+    pub gpu_program: Option<PathBuf>,
+    /// NVIDIA's `cuda-checkpoint`, if named.
+    pub cuda_checkpoint: Option<PathBuf>,
+    /// How long a process may take to come to rest on the GPU.
+    pub gpu_lock_limit: Option<Duration>,
+    /// How long the driver may take to move a process off or onto a GPU.
+    pub gpu_step_limit: Option<Duration>,
 }
 
 /// What was asked for.
@@ -57,12 +77,16 @@ impl Request {
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, DaemonError> {
         let refused = |what: String| DaemonError::Settings { what };
-        let mut flags: [(&str, &str, Option<PathBuf>); 5] = [
+        let mut flags: [(&str, &str, Option<OsString>); 9] = [
             ("--state", "INFINIJUP_STATE", None),
             ("--run", "INFINIJUP_RUN", None),
             ("--socket", api::SOCKET_VARIABLE, None),
             ("--criu", "INFINIJUP_CRIU", None),
             ("--box", "INFINIJUP_BOX", None),
+            ("--gpu-program", "INFINIJUP_GPU_PROGRAM", None),
+            ("--cuda-checkpoint", "INFINIJUP_CUDA_CHECKPOINT", None),
+            ("--gpu-lock-limit", "INFINIJUP_GPU_LOCK_LIMIT", None),
+            ("--gpu-step-limit", "INFINIJUP_GPU_STEP_LIMIT", None),
         ];
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -77,25 +101,34 @@ impl Request {
                 Some((flag, value)) if argument.to_str().is_some() => (flag, Some(OsString::from(value))),
                 _ => (&*text, None),
             };
-            let Some((name, _, value)) = flags.iter_mut().find(|(name, ..)| *name == flag) else {
+            let Some((_, _, value)) = flags.iter_mut().find(|(name, ..)| *name == flag) else {
                 return Err(refused(format!("`{text}` is not known")));
             };
             let given = inline.or_else(|| arguments.next());
-            *value = Some(path(name, given.as_deref().unwrap_or_default())?);
+            *value = Some(given.unwrap_or_default());
         }
-        for (_, variable, value) in &mut flags {
-            if let Some(set) = environment(variable).filter(|set| value.is_none() && !set.is_empty()) {
-                *value = Some(path(variable, &set)?);
-            }
-        }
-        let [state, run, socket, criu, box_program] = flags.map(|(_, _, value)| value);
+        // each with the name under which it was given, for messages
+        let [state, run, socket, criu, box_program, gpu_program, cuda_checkpoint, lock_limit, step_limit] =
+            flags.map(|(flag, variable, value)| match value {
+                Some(value) => Some((flag, value)),
+                None => Some((variable, environment(variable).filter(|set| !set.is_empty())?)),
+            });
+        let path =
+            |given: Option<(&str, OsString)>| given.map(|(what, value)| path(what, &value)).transpose();
+        let seconds =
+            |given: Option<(&str, OsString)>| given.map(|(what, value)| seconds(what, &value)).transpose();
+        let (state, run, socket) = (path(state)?, path(run)?, path(socket)?);
         let run = run.unwrap_or_else(|| "/run/infinijup".into());
         Ok(Self::Serve(Settings {
             state: state.unwrap_or_else(|| "/var/lib/infinijup".into()),
             socket: socket.unwrap_or_else(|| run.join("infinijupd.sock")),
             run,
-            criu,
-            box_program,
+            criu: path(criu)?,
+            box_program: path(box_program)?,
+            gpu_program: path(gpu_program)?,
+            cuda_checkpoint: path(cuda_checkpoint)?,
+            gpu_lock_limit: seconds(lock_limit)?,
+            gpu_step_limit: seconds(step_limit)?,
         }))
     }
 }
@@ -107,6 +140,20 @@ fn path(what: &str, value: &OsStr) -> Result<PathBuf, DaemonError> {
         return Ok(path);
     }
     Err(DaemonError::Settings { what: format!("{what} needs an absolute path, not `{}`", path.display()) })
+}
+
+/// A time in seconds, fractions allowed; more than a day is a mistake.
+fn seconds(what: &str, value: &OsStr) -> Result<Duration, DaemonError> {
+    let number = value.to_str().and_then(|text| text.parse::<f64>().ok());
+    number
+        .filter(|seconds| *seconds > 0.0 && *seconds <= 86_400.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| DaemonError::Settings {
+            what: format!(
+                "{what} needs a number of seconds above 0 and up to a day, not `{}`",
+                value.display()
+            ),
+        })
 }
 
 #[cfg(test)]
@@ -137,6 +184,23 @@ mod tests {
             settings(&["--run", "/a", "--criu=/b"], &[("INFINIJUP_RUN", "/c"), ("INFINIJUP_STATE", "/d")]);
         assert_eq!((set.run, set.socket), (PathBuf::from("/a"), PathBuf::from("/a/infinijupd.sock")));
         assert_eq!((set.state, set.criu), (PathBuf::from("/d"), Some(PathBuf::from("/b"))));
+    }
+
+    #[test]
+    fn limits_of_the_gpu_are_seconds_and_may_be_fractions() {
+        let set = settings(
+            &["--gpu-lock-limit=0.5", "--gpu-program", "/g"],
+            &[("INFINIJUP_GPU_STEP_LIMIT", "90"), ("INFINIJUP_GPU_LOCK_LIMIT", "7")],
+        );
+        assert_eq!(set.gpu_lock_limit, Some(Duration::from_millis(500)));
+        assert_eq!(set.gpu_step_limit, Some(Duration::from_secs(90)));
+        assert_eq!((set.gpu_program, set.cuda_checkpoint), (Some(PathBuf::from("/g")), None));
+        for wrong in ["", "0", "-1", "NaN", "inf", "1e9", "ten"] {
+            let refused = read(&["--gpu-lock-limit", wrong], &[]).unwrap_err();
+            assert!(refused.to_string().contains("--gpu-lock-limit"), "{refused}");
+        }
+        let refused = read(&[], &[("INFINIJUP_GPU_STEP_LIMIT", "soon")]).unwrap_err();
+        assert!(refused.to_string().contains("INFINIJUP_GPU_STEP_LIMIT"), "{refused}");
     }
 
     #[test]

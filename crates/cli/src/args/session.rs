@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 
+use api::GpuWish;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::start::FileOptions;
+use super::start::{FileOptions, gpus};
 
 /// How snapshots are named, for the help of commands that the daemon answers.
 const SNAPSHOTS: &str = "A snapshot is named by its id or the first digits of it (four or more), by a tag, or by a session's \
@@ -101,6 +102,10 @@ pub(crate) struct BranchArgs {
     /// How many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: Option<u32>,
+    /// Onto which GPUs: `all`, `none`, or some by index or UUID with commas between; without it, those of the original or
+    /// free ones like them
+    #[arg(long, value_name = "GPUS", value_parser = gpus)]
+    pub(crate) gpus: Option<GpuWish>,
 }
 
 /// Capture a session, then end its processes and give their memory back.
@@ -119,7 +124,8 @@ pub(crate) struct SuspendArgs {
     long_about = "Bring a suspended session back, as it was, with its files. If somebody else changed these meanwhile, they are \
 named and you are asked; without a terminal that is refused unless --force is given.",
     after_help = "Example:
-  infinijup resume analysis"
+  infinijup resume analysis
+  infinijup resume analysis --gpus 1"
 )]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
@@ -127,6 +133,9 @@ pub(crate) struct ResumeArgs {
     /// Overwrite files that somebody else changed, without asking
     #[arg(long)]
     pub(crate) force: bool,
+    /// Onto which GPUs: `all`, `none`, or some by index or UUID with commas between; without it, as it was started
+    #[arg(long, value_name = "GPUS", value_parser = gpus)]
+    pub(crate) gpus: Option<GpuWish>,
 }
 
 /// End the processes of a session.

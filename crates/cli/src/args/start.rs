@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use api::GpuWish;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -16,6 +17,7 @@ it can be captured. Prints the session's name and returns while the command runs
     after_help = "Example:
   infinijup run -- python3 train.py
   infinijup run --name train --files tree --memory 8G -- python3 train.py --epochs 50
+  infinijup run --gpus 0,1 -- python3 train.py
   infinijup run --wait -- make test"
 )]
 pub(crate) struct RunArgs {
@@ -87,6 +89,9 @@ pub(crate) struct StartOptions {
     /// A shell command that lives, is captured and comes back with the first; may be given several times
     #[arg(long, value_name = "COMMAND")]
     pub(crate) sidecar: Vec<OsString>,
+    /// Which GPUs it may use: `all`, `none`, or some by index or UUID with commas between
+    #[arg(long, value_name = "GPUS", value_parser = gpus)]
+    pub(crate) gpus: Option<GpuWish>,
     #[command(flatten)]
     pub(crate) files: FileOptions,
 }
@@ -142,9 +147,38 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
 }
 
+/// `all`, `none`, `0,1`, `GPU-5f…,GPU-91…`. What there is, only the daemon knows.
+pub(crate) fn gpus(text: &str) -> Result<GpuWish, String> {
+    match text {
+        "all" => return Ok(GpuWish::All),
+        "none" => return Ok(GpuWish::None),
+        _ => {}
+    }
+    let gpus: Vec<String> = text.split(',').map(|gpu| gpu.trim().to_owned()).collect();
+    let is_one = |gpu: &String| {
+        let index = !gpu.is_empty() && gpu.bytes().all(|byte| byte.is_ascii_digit());
+        let uuid = gpu.strip_prefix("GPU-");
+        index || uuid.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'))
+    };
+    match gpus.iter().find(|gpu| !is_one(gpu)) {
+        Some(gpu) => Err(format!("`{gpu}` is neither an index nor a UUID like GPU-…")),
+        None => Ok(GpuWish::List { gpus }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gpus_by_index_and_uuid() {
+        assert_eq!((gpus("all"), gpus("none")), (Ok(GpuWish::All), Ok(GpuWish::None)));
+        let list = vec!["0".to_owned(), "GPU-5f-a".to_owned()];
+        assert_eq!(gpus("0, GPU-5f-a"), Ok(GpuWish::List { gpus: list }));
+        for text in ["", "0,", "gpu0", "GPU-xyz", "-1", "All", "MIG-1"] {
+            assert!(gpus(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes() {

@@ -57,6 +57,9 @@ impl Double {
             files: FilePolicy::Open,
             memory_bytes: None,
             attached: false,
+            gpus: Vec::new(),
+            vram_bytes: None,
+            gpu_trouble: None,
         };
         sessions.push(view.clone());
         view
@@ -176,6 +179,8 @@ impl Operations for Double {
             total_us: 42_000,
             new_bytes: 1_000,
             memory_bytes: 5_000,
+            vram_bytes: 0,
+            gpu_paused_us: 0,
             not_captured: Vec::new(),
             warnings: Vec::new(),
             steps: Vec::new(),
@@ -204,7 +209,12 @@ impl Operations for Double {
     }
 
     fn suspend(&self, _: &Caller, _: &str, _: &dyn Progress) -> Outcome<SuspendOutcome> {
-        Ok(SuspendOutcome { commit: "c0ffee".to_owned(), freed_bytes: 1, steps: Vec::new() })
+        Ok(SuspendOutcome {
+            commit: "c0ffee".to_owned(),
+            freed_bytes: 1,
+            freed_vram_bytes: 0,
+            steps: Vec::new(),
+        })
     }
 
     fn resume(&self, by: &Caller, which: &str, _: ResumeRequest, _: &dyn Progress) -> Outcome<SessionView> {

@@ -42,7 +42,7 @@ struct Column {
     dispensable: u8,
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Column { title: "SESSION", cell: |session| format::safe(&session.name), right: false, dispensable: 0 },
     Column { title: "STATE", cell: state, right: false, dispensable: 0 },
     Column {
@@ -57,6 +57,7 @@ const COLUMNS: [Column; 7] = [
         right: true,
         dispensable: 1,
     },
+    Column { title: "VRAM", cell: vram, right: true, dispensable: 1 },
     Column {
         title: "SNAPSHOT",
         cell: |session| session.head.as_deref().map(show::short).unwrap_or_default(),
@@ -77,6 +78,11 @@ fn state(session: &SessionView) -> String {
     }
 }
 
+/// GPU memory in use; empty for sessions without any, so that the column is left out where nobody has some.
+fn vram(session: &SessionView) -> String {
+    session.vram_bytes.filter(|bytes| *bytes > 0).map(format::size).unwrap_or_default()
+}
+
 /// A kernel is better known by its name than by its long command.
 fn command(session: &SessionView) -> String {
     match session.kernel.as_ref().and_then(|kernel| kernel.kernel_name.as_deref()) {
@@ -91,7 +97,10 @@ fn table(sessions: &[SessionView], width: Option<usize>) -> Vec<String> {
     if sessions.is_empty() {
         return Vec::new();
     }
-    let mut columns: Vec<&Column> = COLUMNS.iter().collect();
+    let is_needed = |column: &&Column| {
+        column.title != "VRAM" || sessions.iter().any(|session| !(column.cell)(session).is_empty())
+    };
+    let mut columns: Vec<&Column> = COLUMNS.iter().filter(is_needed).collect();
     loop {
         let mut rows = vec![columns.iter().map(|column| column.title.to_owned()).collect::<Vec<_>>()];
         rows.extend(
@@ -140,6 +149,9 @@ mod tests {
             files: FilePolicy::Open,
             memory_bytes: Some(3 << 20),
             attached: false,
+            gpus: Vec::new(),
+            vram_bytes: None,
+            gpu_trouble: None,
         }
     }
 
@@ -154,6 +166,10 @@ mod tests {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
         }
+        assert!(!all[0].contains("VRAM"), "nobody uses a GPU: {all:?}");
+        let with_gpu = [SessionView { vram_bytes: Some(2 << 30), ..one("train") }, one("analysis")];
+        let shown = table(&with_gpu, None);
+        assert!(shown[0].contains("VRAM") && shown[1].contains("2.0 GiB"), "{shown:?}");
         let narrow = table(&sessions, Some(40));
         assert!(narrow[0].contains("STATE") && !narrow[0].contains("STARTED"), "{narrow:?}");
         assert!(narrow[1].starts_with("analysis  running") && narrow[1].ends_with('…'), "{narrow:?}");

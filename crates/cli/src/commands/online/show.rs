@@ -67,6 +67,15 @@ pub(super) fn session(session: &SessionView) -> Vec<String> {
     if let Some(bytes) = session.memory_bytes {
         rows.push(("memory", format::size(bytes)));
     }
+    for gpu in &session.gpus {
+        rows.push(("GPU", format::safe(gpu)));
+    }
+    if let Some(bytes) = session.vram_bytes.filter(|_| !session.gpus.is_empty()) {
+        rows.push(("GPU memory", format::size(bytes)));
+    }
+    if let Some(trouble) = &session.gpu_trouble {
+        rows.push(("GPU stands still", format::safe(trouble)));
+    }
     let network = if session.network == Network::Private { "private" } else { "host" };
     rows.push(("network", network.to_owned()));
     if let Some(kernel) = &session.kernel {

@@ -19,11 +19,14 @@ pub(super) fn suspend(online: &Online<'_>, args: &SuspendArgs) -> Result<()> {
     let result = online.post_job(format!("{}/suspend", session_path(session)), &Nothing {})?;
     let outcome = expect_result!(result, JobResult::Suspend(outcome) => outcome);
     online.tell_steps(&outcome.steps);
+    let mut freed = format!("{} of memory", format::size(outcome.freed_bytes));
+    if outcome.freed_vram_bytes > 0 {
+        freed.push_str(&format!(" and {} of GPU memory", format::size(outcome.freed_vram_bytes)));
+    }
     let line = format!(
-        "{} is suspended at snapshot {}; {} of memory are free again",
+        "{} is suspended at snapshot {}; {freed} are free again",
         format::safe(session),
         show::short(&outcome.commit),
-        format::size(outcome.freed_bytes)
     );
     let content = OfSession { session, content: &outcome };
     Ok(online.printer().data(&Message { message_type: "suspended", content }, &[line])?)
@@ -32,7 +35,7 @@ pub(super) fn suspend(online: &Online<'_>, args: &SuspendArgs) -> Result<()> {
 pub(super) fn resume(online: &Online<'_>, args: &ResumeArgs) -> Result<()> {
     let path = format!("{}/resume", session_path(&args.which.session));
     let result = ask::before_overwriting(online, args.force, |force| {
-        online.post_job(path.clone(), &ResumeRequest { force })
+        online.post_job(path.clone(), &ResumeRequest { force, gpus: args.gpus.clone() })
     })?;
     let session = expect_result!(result, JobResult::Session(session) => session);
     let pid = session.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();

@@ -24,14 +24,16 @@ pub(super) fn run(online: &Online<'_>, args: SnapshotArgs) -> Result<()> {
     let outcome = expect_result!(result, JobResult::Snapshot(outcome) => outcome);
     online.warn(&outcome.not_captured, &outcome.warnings);
     online.tell_steps(&outcome.steps);
-    let line = format!(
-        "snapshot {} of {}: {} of memory, {} new in the store, frozen for {}",
-        show::short(&outcome.commit),
-        format::safe(&session),
-        format::size(outcome.memory_bytes),
-        format::size(outcome.new_bytes),
-        duration(outcome.frozen_us)
-    );
+    let mut line = format!("snapshot {} of {}: ", show::short(&outcome.commit), format::safe(&session));
+    line.push_str(&format!("{} of memory", format::size(outcome.memory_bytes)));
+    if outcome.vram_bytes > 0 {
+        line.push_str(&format!(", {} of it from the GPU", format::size(outcome.vram_bytes)));
+    }
+    line.push_str(&format!(", {} new in the store", format::size(outcome.new_bytes)));
+    line.push_str(&format!(", frozen for {}", duration(outcome.frozen_us)));
+    if outcome.gpu_paused_us > 0 {
+        line.push_str(&format!(", the GPU paused for {}", duration(outcome.gpu_paused_us)));
+    }
     let content = OfSession { session: &session, content: &outcome };
     Ok(online.printer().data(&Message { message_type: "snapshot_taken", content }, &[line])?)
 }

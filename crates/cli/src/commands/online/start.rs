@@ -83,6 +83,7 @@ fn start(online: &Online<'_>, what: Start, options: StartOptions) -> Result<Sess
         memory_limit: options.memory,
         pids_limit: options.pids,
         sidecars: options.sidecar.into_iter().map(sidecar).collect(),
+        gpus: options.gpus.unwrap_or_default(),
     };
     let result = online.post_job("/v1/sessions".to_owned(), &request)?;
     Ok(*expect_result!(result, JobResult::Session(session) => session))
