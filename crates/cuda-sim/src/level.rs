@@ -29,6 +29,12 @@ impl Level {
         LEVELS.iter().find(|row| row.0 == number).map(|row| Self(row.0))
     }
 
+    /// The newest that we know.
+    #[must_use]
+    pub fn newest() -> Self {
+        LEVELS.last().map_or_else(Self::default, |row| Self(row.0))
+    }
+
     /// 580, say.
     #[must_use]
     pub fn number(self) -> u32 {

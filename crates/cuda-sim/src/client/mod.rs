@@ -95,8 +95,8 @@ pub fn init() -> Result<()> {
         return Ok(());
     }
     let client = Client::open()?;
-    drop(CLIENT.set(client));
-    Ok(())
+    let client = CLIENT.get_or_init(|| client);
+    crate::checkpoint::helper::start(client)
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -109,8 +109,7 @@ impl Client {
         let directory = directory();
         let pool = Pool::default();
         let host: Host = pool.ask(&directory, &Request::Core(Core::Hello)).map_err(|_| Code::NO_DEVICE)?;
-        let nodes =
-            tables::open_nodes(&dev, &["nvidiactl", "nvidiactl", "nvidiactl", "nvidia-uvm", "nvidia-uvm"])?;
+        let nodes = tables::open_nodes(&dev, tables::COMMON_NODES)?;
         let tables = Tables::new(&dev, &host)?;
         Ok(Self {
             pid: nix::unistd::getpid().as_raw(),

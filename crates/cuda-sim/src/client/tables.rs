@@ -89,6 +89,11 @@ impl Tables {
     }
 }
 
+/// The device files that a process opens at `cuInit`.
+pub const COMMON_NODES: &[&str] = &["nvidiactl", "nvidiactl", "nvidiactl", "nvidia-uvm", "nvidia-uvm"];
+/// How often it opens the file of a GPU that it has a context on.
+pub const NODES_PER_GPU: usize = 4;
+
 /// Opens device nodes, as often as they are named.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::code::{Code, Result};
+use crate::faults::{Faults, Whims};
 use crate::level::Level;
 use crate::wire::{Host, Request};
 
@@ -48,6 +49,10 @@ pub struct Config {
 pub struct Server {
     /// All GPUs, by index.
     pub gpus: Vec<Arc<Gpu>>,
+    /// What is to go wrong.
+    pub faults: Faults,
+    /// What the control socket has set.
+    pub(crate) whims: Mutex<Whims>,
     level: Mutex<Level>,
     processes: Mutex<HashMap<i32, Arc<Process>>>,
     shared: Mutex<HashMap<u64, space::Shared>>,
@@ -73,6 +78,8 @@ impl Server {
         }
         Ok(Arc::new(Self {
             gpus,
+            faults: Faults::default(),
+            whims: Mutex::default(),
             level: Mutex::new(config.level),
             processes: Mutex::default(),
             shared: Mutex::default(),
@@ -89,6 +96,11 @@ impl Server {
     /// Plays another driver from now on.
     pub fn set_level(&self, level: Level) {
         *lock(&self.level) = level;
+    }
+
+    /// Does the state of any process count as answered?
+    pub(crate) fn lies(&self) -> bool {
+        lock(&self.whims).get_state_lies
     }
 
     /// The GPU of that index.

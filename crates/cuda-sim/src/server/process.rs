@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::stream::NON_BLOCKING;
 use super::{AddressSpace, Gpu, Physical, Stream, Task, Ticket, lock};
+use crate::checkpoint::state::State;
 use crate::code::{Code, Result};
 
 /// A context of a process.
@@ -42,6 +43,8 @@ pub struct Process {
     pub pid: i32,
     /// Tells when the process has ended.
     pub pidfd: OwnedFd,
+    /// What its helper said last; `None` until it uses CUDA.
+    state: Mutex<Option<State>>,
     space: RwLock<AddressSpace>,
     pub(super) tables: Mutex<Tables>,
     pub(super) host_funcs: Mutex<HashMap<u64, HostFunc>>,
@@ -62,11 +65,23 @@ impl Process {
         Arc::new(Self {
             pid,
             pidfd,
+            state: Mutex::default(),
             space: RwLock::default(),
             tables: Mutex::default(),
             host_funcs: Mutex::default(),
             host_func_moved: Condvar::new(),
         })
+    }
+
+    /// The state that its helper said last; `None` if it does not use CUDA.
+    #[must_use]
+    pub fn state(&self) -> Option<State> {
+        *lock(&self.state)
+    }
+
+    /// Notes its state.
+    pub fn set_state(&self, state: State) {
+        *lock(&self.state) = Some(state);
     }
 
     /// Its addresses, to read.

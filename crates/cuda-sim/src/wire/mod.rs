@@ -15,7 +15,7 @@ mod core;
 mod module;
 mod nvml;
 
-pub use self::checkpoint::Checkpoint;
+pub use self::checkpoint::{Begun, Checkpoint, EventImage, Image, MapImage, Piece};
 pub use self::core::{Core, End, GpuInfo, Host, MemoryInfo, Span};
 pub use self::module::Module;
 pub use self::nvml::{Card, Machine, Nvml, Use};
