@@ -19,6 +19,5 @@ pub mod faults;
 pub mod level;
 pub mod nvml;
 pub mod ptx;
-#[expect(dead_code, reason = "a skeleton: what uses it is being written")]
 pub mod server;
 pub mod wire;

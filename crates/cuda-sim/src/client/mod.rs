@@ -14,9 +14,14 @@ use serde::de::DeserializeOwned;
 use crate::code::{Code, Result};
 use crate::wire::{Core, Host, Request};
 
+pub mod addresses;
 mod channel;
+pub mod context;
 pub mod gate;
+mod memory;
+mod stream;
 pub mod tables;
+pub mod vmm;
 
 pub use channel::Pool;
 pub use gate::{Gate, Pass};
@@ -41,6 +46,10 @@ pub struct Client {
     pub nodes: Mutex<Vec<File>>,
     /// The machine, as the server said at the start or at the last restore.
     pub host: Mutex<Host>,
+    /// Held while a primary context is made or destroyed.
+    primary: Mutex<()>,
+    /// Where the trace of exported memory is mapped.
+    ipc_trace: Mutex<Option<u64>>,
     tables: Mutex<Tables>,
 }
 
@@ -119,6 +128,8 @@ impl Client {
             pool,
             nodes: Mutex::new(nodes),
             host: Mutex::new(host),
+            primary: Mutex::default(),
+            ipc_trace: Mutex::default(),
             tables: Mutex::new(tables),
         })
     }

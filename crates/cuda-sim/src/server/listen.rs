@@ -118,6 +118,7 @@ impl Server {
         let (server, watched) = (self.clone(), process.clone());
         std::thread::Builder::new().name("watch".to_owned()).spawn(move || {
             wait_for_end(&pidfd);
+            watched.set_ended();
             server.forget(&watched);
         })?;
         Ok(process)

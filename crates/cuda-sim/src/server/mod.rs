@@ -15,8 +15,10 @@ use crate::wire::{Host, Request};
 
 mod checkpoint;
 pub mod chips;
+mod copy;
 mod core;
 mod gpu;
+mod host_func;
 mod listen;
 mod module;
 mod nvml;

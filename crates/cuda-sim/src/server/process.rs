@@ -1,6 +1,7 @@
 //! A process that uses GPUs, as the server knows it.
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{Condvar, PoisonError};
 use std::time::Instant;
@@ -33,7 +34,6 @@ pub(super) enum HostFunc {
     #[default]
     Queued,
     Reached,
-    Returned,
 }
 
 /// See the module.
@@ -45,6 +45,7 @@ pub struct Process {
     pub pidfd: OwnedFd,
     /// What its helper said last; `None` until it uses CUDA.
     state: Mutex<Option<State>>,
+    ended: AtomicBool,
     space: RwLock<AddressSpace>,
     pub(super) tables: Mutex<Tables>,
     pub(super) host_funcs: Mutex<HashMap<u64, HostFunc>>,
@@ -66,6 +67,7 @@ impl Process {
             pid,
             pidfd,
             state: Mutex::default(),
+            ended: AtomicBool::new(false),
             space: RwLock::default(),
             tables: Mutex::default(),
             host_funcs: Mutex::default(),
@@ -92,6 +94,16 @@ impl Process {
     /// Its addresses, to change.
     pub fn space_mut(&self) -> RwLockWriteGuard<'_, AddressSpace> {
         self.space.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the process ended? Work that is still queued for it is not done then, and long work stops.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_ended(&self) {
+        self.ended.store(true, Ordering::SeqCst);
     }
 
     /// A context; an error of its kernels comes back for every call.
@@ -138,12 +150,19 @@ impl Process {
     ///
     /// # Errors
     /// Those of [`Process::stream`].
-    pub fn enqueue(&self, stream: u64, task: Task) -> Result<Ticket> {
+    pub fn enqueue(self: &Arc<Self>, stream: u64, task: Task) -> Result<Ticket> {
         self.enqueue_after(stream, Vec::new(), task)
     }
 
-    pub(super) fn enqueue_after(&self, stream: u64, mut after: Vec<Ticket>, task: Task) -> Result<Ticket> {
+    pub(super) fn enqueue_after(
+        self: &Arc<Self>,
+        stream: u64,
+        mut after: Vec<Ticket>,
+        task: Task,
+    ) -> Result<Ticket> {
         let stream = self.stream(stream)?;
+        let owner = self.clone();
+        let task: Task = Box::new(move || if owner.ended() { Err(Code::DEINITIALIZED) } else { task() });
         // Held while submitting: the order of tickets between streams is the order of calls.
         let tables = lock(&self.tables);
         if stream.id == stream.context {
