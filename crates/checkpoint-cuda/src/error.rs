@@ -208,7 +208,7 @@ const fn done(action: Action) -> &'static str {
 
 impl CudaError {
     /// Attaches what was being done to an I/O error.
-    pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         move |source| Self::Io { action, path, source }
     }

@@ -10,14 +10,27 @@
 //! leaves the target out of step with the driver. Every line of FFI is in `src/sys/`, and runs in that worker.
 #![deny(unsafe_code)]
 
+mod backend;
+mod bring;
+mod cgroup;
+mod claims;
+mod core;
 mod driver;
 mod error;
+mod frozen;
 mod notes;
+mod process;
+mod protocol;
 mod state;
+mod tool;
 mod tree;
 mod uuid;
+mod worker;
 
 pub mod room;
+pub mod serve;
+#[expect(unsafe_code, reason = "the driver's interface is C")]
+pub mod sys;
 
 pub use crate::driver::{
     Abandoned, Backend, Brought, Capabilities, CudaProcess, Driver, Limits, LockOptions, Settings, Target,

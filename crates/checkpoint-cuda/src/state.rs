@@ -55,7 +55,7 @@ impl From<State> for i32 {
 
 impl State {
     /// The state that the `cuda-checkpoint` program calls `word`.
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         [Self::Running, Self::Locked, Self::Checkpointed, Self::Failed, Self::Checkpointing, Self::Restoring]
             .into_iter()
             .find(|state| state.to_string() == word)

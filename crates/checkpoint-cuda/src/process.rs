@@ -1,0 +1,163 @@
+//! Processes that the driver is asked to work on: alive, and the one that was meant.
+//!
+//! The driver takes the id of any thread for its process, and waits for ever for one that is gone. So ids are made those of
+//! whole processes, and a pidfd watches each call: it becomes readable when the process ends, also while it is a zombie that
+//! nobody has collected, which `kill(pid, 0)` would call alive.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::error::{CudaError, Result};
+
+/// One process, whatever becomes of its number.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Its id.
+    pub(crate) pid: i32,
+    /// When it started, in ticks since the machine did.
+    pub(crate) start_time: u64,
+    pidfd: OwnedFd,
+}
+
+impl Process {
+    /// The process that `pid` is, or is a thread of.
+    pub(crate) fn find(pid: i32) -> Result<Self> {
+        let ended = || CudaError::Ended { pid };
+        if pid <= 0 {
+            return Err(CudaError::Invalid { what: format!("{pid} is not the id of a process") });
+        }
+        let status = read(pid, "status")?;
+        let leader = field(&status, "Tgid:").and_then(|id| id.parse::<i32>().ok()).ok_or_else(ended)?;
+        let number = Pid::from_raw(leader).ok_or_else(ended)?;
+        let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(|error| {
+            let gone = error == rustix::io::Errno::SRCH;
+            if gone { ended() } else { CudaError::io("watch", path(leader, ""))(error.into()) }
+        })?;
+        // Read after the pidfd is there, so that both are about the same process.
+        let start_time = start_time(leader).ok_or_else(ended)?;
+        let process = Self { pid: leader, start_time, pidfd };
+        if process.has_ended() { Err(ended()) } else { Ok(process) }
+    }
+
+    /// Has it ended, collected or not?
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut fds, Some(&now)), Ok(ready) if ready > 0)
+    }
+
+    /// Its id in its own namespace, which CRIU gives it again at a restore.
+    pub(crate) fn own_id(&self) -> Result<i32> {
+        let status = read(self.pid, "status")?;
+        let own = status.lines().find_map(|line| line.strip_prefix("NStgid:"));
+        Ok(own.and_then(|ids| ids.split_whitespace().last()?.parse().ok()).unwrap_or(self.pid))
+    }
+}
+
+/// `/proc/PID/NAME`.
+pub(crate) fn path(pid: i32, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{name}"))
+}
+
+/// A file of `/proc/PID`; its absence means that the process has ended.
+pub(crate) fn read(pid: i32, name: &str) -> Result<String> {
+    let path = path(pid, name);
+    match fs::read(&path) {
+        // Command names may hold any bytes.
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if gone(&error) => Err(CudaError::Ended { pid }),
+        Err(error) => Err(CudaError::io("read", path)(error)),
+    }
+}
+
+fn gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
+/// The value of a line of `/proc/PID/status`.
+pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// When a process started.
+pub(crate) fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read(path(pid, "stat")).ok()?;
+    nth_after_name(&String::from_utf8_lossy(&stat), 19)?.parse().ok()
+}
+
+/// A field of `/proc/PID/stat`, counted from the state (0), which follows the name in parentheses; the name may hold any bytes.
+fn nth_after_name(stat: &str, nth: usize) -> Option<&str> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(nth)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, id};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn own() -> i32 {
+        i32::try_from(id()).unwrap()
+    }
+
+    #[test]
+    fn a_thread_stands_for_its_process() {
+        let thread = thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get()).join().unwrap();
+        assert_ne!(thread, own());
+        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let (told, tell) = std::sync::mpsc::channel();
+        let waiting = thread::spawn(move || {
+            told.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            let _ = receive.recv();
+        });
+        let process = Process::find(tell.recv().unwrap()).unwrap();
+        assert_eq!(process.pid, own());
+        assert_eq!(process.own_id().unwrap(), own());
+        drop(send);
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_zombie_has_ended() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let process = Process::find(pid).unwrap();
+        assert!(!process.has_ended());
+        child.kill().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !process.has_ended() {
+            assert!(Instant::now() < deadline);
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Nobody has waited for it, so its number is still taken.
+        assert_eq!(Process::find(pid).unwrap_err().code(), "IJ-G015");
+        child.wait().unwrap();
+        assert_eq!(Process::find(pid).unwrap_err().code(), "IJ-G015");
+        assert_eq!(Process::find(0).unwrap_err().code(), "IJ-G022");
+    }
+
+    #[test]
+    fn a_name_with_parentheses_is_no_hindrance() {
+        let stat = "7 (a) R (b)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        assert_eq!(nth_after_name(stat, 0), Some("S"));
+        assert_eq!(nth_after_name(stat, 19), Some("4711"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in any::<String>()) {
+            let _ = nth_after_name(&text, 19);
+            let _ = field(&text, "Tgid:");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Custom storage (CUDA 13.4): device memory goes to files of ours instead of into the process's own memory.
+//!
+//! The driver maps all device memory of the target into *this* process, one contiguous piece a GPU, and the target is
+//! CHECKPOINTING until we have copied it away and said so; a restore goes the same way back. For this the caller needs `cuInit`
+//! and the primary contexts of all GPUs of the target. Which GPU a piece is on is known only by its stream, whose context is
+//! that GPU's primary context.
+//!
+//! An operation that has begun must be completed whatever happens to the copy: the target hangs in between otherwise. So a
+//! failed copy is remembered, the operation completed, and then the failure told; the caller reads the state and goes on from
+//! there.
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::slice;
+
+use super::layout::{CustomStorageInfo, PerDeviceData, code};
+use super::library::{Copies, Library, check};
+use crate::uuid::GpuUuid;
+
+const PIECE: usize = 8 << 20;
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Moved {
+    /// All bytes were copied.
+    Done,
+    /// The driver said no.
+    Code(i32),
+    /// The copy failed; the driver's operation was completed all the same.
+    Failed(String),
+}
+
+impl From<Result<(), i32>> for Moved {
+    fn from(result: Result<(), i32>) -> Self {
+        result.map_or_else(Self::Code, |()| Self::Done)
+    }
+}
+
+impl Library {
+    /// Checkpoints `pid` with its device memory in `directory`, one file a GPU.
+    pub(crate) fn checkpoint_to(&self, pid: i32, directory: &Path) -> Moved {
+        self.with_contexts(|copies, devices| {
+            let mut info = ptr::null_mut();
+            if let Err(code) = self.checkpoint_with(pid, &mut info) {
+                return Moved::Code(code);
+            }
+            finish(copies, devices, info, |piece, device| save(copies, piece, &file(directory, device.uuid)))
+        })
+    }
+
+    /// Restores `pid` from what [`Library::checkpoint_to`] wrote.
+    pub(crate) fn restore_from(&self, pid: i32, pairs: &[(GpuUuid, GpuUuid)], directory: &Path) -> Moved {
+        self.with_contexts(|copies, devices| {
+            let mut info = ptr::null_mut();
+            if let Err(code) = self.restore_with(pid, pairs, &raw mut info) {
+                return Moved::Code(code);
+            }
+            // A file bears the name of the GPU that the bytes came from.
+            let old = |new: GpuUuid| pairs.iter().find(|pair| pair.1 == new).map_or(new, |pair| pair.0);
+            finish(copies, devices, info, |piece, device| {
+                load(copies, piece, &file(directory, old(device.uuid)))
+            })
+        })
+    }
+
+    /// Runs `work` with the primary contexts of all GPUs.
+    fn with_contexts(&self, work: impl FnOnce(&Copies, &[Device]) -> Moved) -> Moved {
+        let Some(copies) = &self.copies else { return Moved::Code(code::NOT_SUPPORTED) };
+        if let Err(code) = check(self.initialise()) {
+            return Moved::Code(code);
+        }
+        let devices = match devices(copies) {
+            Ok(devices) => devices,
+            Err(code) => return Moved::Code(code),
+        };
+        let moved = work(copies, &devices);
+        // SAFETY: null unbinds the thread's context, so that none is used after its release.
+        unsafe { (copies.ctx_set_current)(ptr::null_mut()) };
+        moved
+    }
+}
+
+fn file(directory: &Path, uuid: GpuUuid) -> PathBuf {
+    directory.join(format!("{uuid}.vram"))
+}
+
+/// A GPU with its primary context, which is held as long as this lives.
+struct Device {
+    uuid: GpuUuid,
+    context: *mut c_void,
+    number: i32,
+    release: unsafe extern "C" fn(i32) -> i32,
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: one release for the one retain in `devices`; nothing of the context is used afterwards.
+        unsafe { (self.release)(self.number) };
+    }
+}
+
+fn devices(copies: &Copies) -> Result<Vec<Device>, i32> {
+    let mut count = 0;
+    // SAFETY: `count` is an `int` that lives across the call; `cuInit` was done.
+    check(unsafe { (copies.device_get_count)(&raw mut count) })?;
+    let mut devices = Vec::new();
+    for ordinal in 0..count {
+        let mut number = 0;
+        let mut uuid = [0; 16];
+        let mut context = ptr::null_mut();
+        // SAFETY: each out-parameter has the size of its type (in the table of layouts) and lives across its call; `number` is
+        // set by the first call before the others use it.
+        unsafe {
+            check((copies.device_get)(&raw mut number, ordinal))?;
+            check((copies.device_get_uuid)(&raw mut uuid, number))?;
+            check((copies.primary_ctx_retain)(&raw mut context, number))?;
+        }
+        let uuid = GpuUuid::from_bytes(uuid);
+        devices.push(Device { uuid, context, number, release: copies.primary_ctx_release });
+    }
+    Ok(devices)
+}
+
+/// Copies every piece, then completes the operation, also if a copy failed.
+fn finish(
+    copies: &Copies,
+    devices: &[Device],
+    info: *mut CustomStorageInfo,
+    mut copy: impl FnMut(&PerDeviceData, &Device) -> Result<(), String>,
+) -> Moved {
+    if info.is_null() {
+        return Moved::Failed("the driver gave no device memory to copy".to_owned());
+    }
+    // SAFETY: the call that set `info` succeeded, so it points to a structure of the driver's that stays until the operation is
+    // completed, which happens below. Nobody else uses it.
+    let info = unsafe { &*info };
+    let count = usize::try_from(info.device_count).unwrap_or(0);
+    let pieces = if count == 0 || info.per_device_data.is_null() {
+        &[]
+    } else {
+        // SAFETY: as above: an array of `device_count` elements of the driver's.
+        unsafe { slice::from_raw_parts(info.per_device_data, count) }
+    };
+    let copied = pieces.iter().try_for_each(|piece| {
+        let device = device_of(copies, devices, piece)?;
+        // SAFETY: the context is held by `devices`.
+        check(unsafe { (copies.ctx_set_current)(device.context) })
+            .map_err(|code| format!("the context of {} cannot be used ({code})", device.uuid))?;
+        copy(piece, device)
+    });
+    // SAFETY: the handle of an operation that was begun and not completed yet.
+    let completed = check(unsafe { (copies.complete)(info.handle) });
+    match (copied, completed) {
+        (Err(detail), _) => Moved::Failed(detail),
+        (Ok(()), completed) => completed.into(),
+    }
+}
+
+fn device_of<'a>(
+    copies: &Copies,
+    devices: &'a [Device],
+    piece: &PerDeviceData,
+) -> Result<&'a Device, String> {
+    let mut context = ptr::null_mut();
+    // SAFETY: the stream is the driver's, valid until the operation is completed; `context` lives across the call.
+    check(unsafe { (copies.stream_get_ctx)(piece.stream, &raw mut context) })
+        .map_err(|code| format!("the GPU of a piece of device memory cannot be told ({code})"))?;
+    devices
+        .iter()
+        .find(|device| device.context == context)
+        .ok_or_else(|| "a piece of device memory is on a GPU that is not ours".to_owned())
+}
+
+fn save(copies: &Copies, piece: &PerDeviceData, path: &Path) -> Result<(), String> {
+    let wrong = |error: io::Error| format!("cannot write `{}`: {error}", path.display());
+    let mut file = File::create(path).map_err(wrong)?;
+    let mut buffer = vec![0_u8; PIECE.min(piece.size)];
+    for (address, length) in pieces_of(piece) {
+        let bytes = &mut buffer[..length];
+        // SAFETY: `bytes` has `length` bytes, and so has the device memory at `address`: it lies inside the piece that the
+        // driver mapped. The piece's context is current. The call returns when the bytes are there.
+        check(unsafe { (copies.memcpy_dtoh)(bytes.as_mut_ptr().cast(), address, length) })
+            .map_err(|code| format!("device memory cannot be copied out ({code})"))?;
+        file.write_all(bytes).map_err(wrong)?;
+    }
+    file.sync_data().map_err(wrong)
+}
+
+fn load(copies: &Copies, piece: &PerDeviceData, path: &Path) -> Result<(), String> {
+    let wrong = |error: io::Error| format!("cannot read `{}`: {error}", path.display());
+    let mut file = File::open(path).map_err(wrong)?;
+    let stored = file.metadata().map_err(wrong)?.len();
+    if usize::try_from(stored) != Ok(piece.size) {
+        return Err(format!("`{}` has {stored} bytes, the GPU wants {}", path.display(), piece.size));
+    }
+    let mut buffer = vec![0_u8; PIECE.min(piece.size)];
+    for (address, length) in pieces_of(piece) {
+        let bytes = &mut buffer[..length];
+        file.read_exact(bytes).map_err(wrong)?;
+        // SAFETY: as in `save`, the other way round.
+        check(unsafe { (copies.memcpy_htod)(address, bytes.as_ptr().cast(), length) })
+            .map_err(|code| format!("device memory cannot be copied in ({code})"))?;
+    }
+    Ok(())
+}
+
+/// Addresses and lengths of at most [`PIECE`] bytes that make up `piece`.
+fn pieces_of(piece: &PerDeviceData) -> impl Iterator<Item = (u64, usize)> {
+    let (start, size) = (piece.dev_ptr, piece.size);
+    (0..size.div_ceil(PIECE)).map(move |number| {
+        let done = number * PIECE;
+        (start + u64::try_from(done).unwrap_or(u64::MAX), PIECE.min(size - done))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_all_and_no_more() {
+        for size in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE] {
+            let piece = PerDeviceData { dev_ptr: 4096, size, stream: ptr::null_mut() };
+            let mut next = 4096;
+            for (address, length) in pieces_of(&piece) {
+                assert_eq!(address, next);
+                assert!((1..=PIECE).contains(&length));
+                next += u64::try_from(length).unwrap();
+            }
+            assert_eq!(next, 4096 + u64::try_from(size).unwrap());
+        }
+    }
+}
