@@ -25,13 +25,21 @@ const GRACE_BUSY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Caller {
     directory: PathBuf,
+    /// Is it NVIDIA's own program, which is older than the calls?
+    program: bool,
 }
 
 impl Caller {
     /// A caller on the machine whose server is in this directory.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_owned() }
+        Self { directory: directory.to_owned(), program: false }
+    }
+
+    /// The same for the stand-in of the program `cuda-checkpoint`: it works with drivers that lack the calls.
+    #[must_use]
+    pub fn program(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), program: true }
     }
 
     /// `cuCheckpointProcessGetRestoreThreadId`. Only looks at the target's memory: a frozen one is answered for.
@@ -122,7 +130,7 @@ impl Caller {
             verdict: Verdict::Go,
             lies: false,
         });
-        if begun.level.checkpoints() { Ok(begun) } else { Err(Code::NOT_SUPPORTED) }
+        if self.program || begun.level.checkpoints() { Ok(begun) } else { Err(Code::NOT_SUPPORTED) }
     }
 
     fn ask(&self, target: &Target, ask: Ask, limit: Option<Duration>, verdict: Verdict) -> Result<Reply> {

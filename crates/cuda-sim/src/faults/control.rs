@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Rule;
-use crate::checkpoint::placement::hex;
 use crate::level::Level;
+use crate::server::chips::uuid_text;
 use crate::server::{Gpu, Server, lock};
 
 /// What a test may say.
@@ -172,13 +172,6 @@ fn fill(server: &Server, gpu: &Gpu, bytes: Option<u64>) -> Result<u64, String> {
         whims.filled.insert(gpu.info.index, bytes);
     }
     Ok(bytes)
-}
-
-/// A GPU's UUID as NVML writes it.
-pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
-    let digits = hex(uuid);
-    let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
-    format!("GPU-{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
 }
 
 fn status(server: &Server) -> Value {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt::PeerCredentials};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -108,7 +108,11 @@ impl Server {
     /// The process of a peer; it is watched from the first time on, and forgotten when it ends.
     fn known(self: &Arc<Self>, pid: i32) -> io::Result<Arc<Process>> {
         if let Some(process) = self.process(pid) {
-            return Ok(process);
+            if !has_ended(&process.pidfd) {
+                return Ok(process);
+            }
+            // CRIU gives a process the number it had before, and may be faster than our watch.
+            self.forget(&process);
         }
         // The peer waits for our answer: the pid cannot be another's by now.
         let number = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
@@ -133,6 +137,11 @@ impl Server {
         drop(processes);
         process.clear();
     }
+}
+
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 fn wait_for_end(pidfd: &OwnedFd) {

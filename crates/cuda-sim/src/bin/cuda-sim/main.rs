@@ -4,17 +4,19 @@
 //! cuda-sim serve --dir DIR [--gpus 2] [--chip h100[,a100…]] [--memory 24GiB] [--level 580] [--uuid-seed NAME] [--devices /dev]
 //! cuda-sim install --dir LIB [--level 580]
 //! cuda-sim ctl --dir DIR JSON
+//! cuda-sim cuda-checkpoint --help        the same as being called `cuda-checkpoint`
 //! ```
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cuda_sim::faults::control;
 use cuda_sim::level::Level;
 
+mod checkpoint;
 mod install;
 mod serve;
 
@@ -61,16 +63,27 @@ impl Words {
 }
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    let result = match words.next().as_deref() {
+    let mut words = std::env::args();
+    let name = words.next().unwrap_or_default();
+    if Path::new(&name).file_name().is_some_and(|name| name == "cuda-checkpoint") {
+        return end(checkpoint::run(words));
+    }
+    end(match words.next().as_deref() {
         Some("serve") => {
             let known = ["dir", "gpus", "chip", "memory", "level", "uuid-seed", "devices"];
             Words::read(words, &known).and_then(|words| serve::serve(&words))
         }
         Some("install") => Words::read(words, &["dir", "level"]).and_then(|words| install::install(&words)),
-        Some("ctl") => Words::read(words, &["dir"]).and_then(|words| control(&words)),
-        _ => Err("usage: cuda-sim serve|install|ctl --dir DIR …".to_owned()),
-    };
+        Some("ctl") => Words::read(words, &["dir"]).and_then(|words| ask(&words)),
+        Some("cuda-checkpoint") => checkpoint::run(words),
+        _ => {
+            Err("usage: cuda-sim serve|install|ctl --dir DIR …, or cuda-sim cuda-checkpoint --help"
+                .to_owned())
+        }
+    })
+}
+
+fn end(result: Result<(), String>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
@@ -82,18 +95,9 @@ fn main() -> ExitCode {
 }
 
 /// One question to the control socket, and its answer.
-fn control(words: &Words) -> Result<(), String> {
+fn ask(words: &Words) -> Result<(), String> {
     let [question] = words.rest.as_slice() else { return Err("one JSON value is needed".to_owned()) };
-    let answer = ask(&words.directory()?.join("control"), question)
-        .map_err(|cause| format!("control socket: {cause}"))?;
-    io::stdout().write_all(answer.as_bytes()).map_err(|cause| cause.to_string())
-}
-
-fn ask(socket: &Path, question: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.write_all(question.as_bytes())?;
-    stream.write_all(b"\n")?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer)?;
-    Ok(answer)
+    let answer =
+        control::send(&words.directory()?, question).map_err(|cause| format!("control socket: {cause}"))?;
+    writeln!(io::stdout(), "{answer}").map_err(|cause| cause.to_string())
 }

@@ -3,6 +3,7 @@ use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use cuda_sim::faults::control;
 use cuda_sim::server::{Config, Server, chips, listen};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::{FileType, Mode, makedev, mknodat};
@@ -34,6 +35,10 @@ pub(super) fn serve(words: &Words) -> Result<(), String> {
     let _nodes = words.get("devices").map(|at| make_nodes(Path::new(at), count)).transpose()?;
     let _listening =
         listen(&server, &directory).map_err(|cause| format!("{}: {cause}", directory.display()))?;
+    control::listen(&server, &directory).map_err(|cause| format!("{}: {cause}", directory.display()))?;
+    if let Ok(faults) = std::env::var("CUDA_SIM_FAULTS") {
+        control::script(&server, &faults).map_err(|cause| format!("CUDA_SIM_FAULTS: {cause}"))?;
+    }
     let uuids: Vec<String> = server.gpus.iter().map(|gpu| chips::uuid_text(&gpu.info.uuid)).collect();
     let ready =
         serde_json::json!({ "ready": true, "pid": std::process::id(), "level": config.level, "gpus": uuids });
