@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::caller::Caller;
 use crate::diff::{self, Diff};
+use crate::doctor::gpu::Seen;
 use crate::doctor::{self, Finding, Machine};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
@@ -12,6 +13,9 @@ use crate::record::Network;
 use crate::request::{FilePolicy, SnapshotRequest, Start, StartRequest, StopRequest};
 use crate::steps::NoWatch;
 use crate::view::CommitView;
+
+/// How long NVML may take to say what there is.
+const NVML_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
     /// The snapshots of one session's thread, newest first; of all the caller's threads if none is named.
@@ -64,6 +68,9 @@ impl Engine {
             run_dir: &self.inner.place.run,
             criu: self.criu().ok().map(|(criu, _)| criu),
             program: Some(&self.inner.program),
+            gpu: Some(Seen::of_this_machine(gpu_detect::host(NVML_LIMIT), || {
+                Err("the pipelines do not use the driver yet".to_owned())
+            })),
         };
         doctor::doctor(&machine, &mut || self.trial().map_err(|error| explain(&error)))
     }

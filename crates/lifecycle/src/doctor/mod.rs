@@ -4,6 +4,7 @@
 //! session, through the same code as any other. Only an item that stops every snapshot *fails*. What costs speed or comfort is a
 //! *warning*: the exit code of `infinijup doctor` answers one question, whether snapshots work here.
 
+pub(crate) mod gpu;
 mod kernel;
 mod places;
 mod programs;
@@ -65,6 +66,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) criu: Option<&'a Criu>,
     /// `infinijup-box`, if it was found.
     pub(crate) program: Option<&'a Program>,
+    /// What was found of an NVIDIA driver, if it was looked for.
+    pub(crate) gpu: Option<gpu::Seen>,
 }
 
 /// Looks at everything. `trial` dumps and restores a small session and says how it went.
@@ -76,6 +79,7 @@ pub(crate) fn doctor(
     findings.extend(kernel::look());
     findings.extend(programs::look(machine));
     findings.extend(places::look(machine));
+    findings.extend(gpu::look(machine));
     findings.push(match trial() {
         Ok(evidence) => Finding::ok("trial", evidence),
         Err(error) => Finding::fail(
@@ -99,7 +103,8 @@ mod tests {
     #[test]
     fn the_trial_decides_and_every_item_that_is_not_well_has_a_fix() {
         let dir = tempfile::tempdir().unwrap();
-        let machine = Machine { state_dir: dir.path(), run_dir: dir.path(), criu: None, program: None };
+        let machine =
+            Machine { state_dir: dir.path(), run_dir: dir.path(), criu: None, program: None, gpu: None };
         let findings = doctor(&machine, &mut || Ok("it went".to_owned()));
         assert!(findings.len() >= 20, "{}", findings.len());
         for finding in &findings {

@@ -9,7 +9,7 @@ const INSTALL_CRIU: &str =
     "install CRIU 4.2 (scripts/install-criu.sh puts it beside the system), or name it in INFINIJUP_CRIU";
 
 pub(super) fn look(machine: &Machine<'_>) -> Vec<Finding> {
-    vec![criu(machine), criu_check(machine), helper(machine), archivers(), pasta(), firewall(), gpu()]
+    vec![criu(machine), criu_check(machine), helper(machine), archivers(), pasta(), firewall()]
 }
 
 fn criu(machine: &Machine<'_>) -> Finding {
@@ -89,17 +89,6 @@ fn firewall() -> Finding {
     let found = found.collect::<Vec<_>>();
     let shown = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
     Finding::ok("firewall tools", format!("not needed (there: {shown})"))
-}
-
-fn gpu() -> Finding {
-    if std::path::Path::new("/dev/nvidiactl").exists() {
-        return Finding::warn(
-            "GPU",
-            "there is an NVIDIA GPU; processes that use it are not snapshotted yet",
-            "take snapshots of sessions while they do not use the GPU",
-        );
-    }
-    Finding::ok("GPU", "none")
 }
 
 fn in_path(name: &str) -> Option<PathBuf> {
