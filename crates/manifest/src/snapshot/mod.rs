@@ -7,8 +7,8 @@
 mod sections;
 
 pub use sections::{
-    AddressSpace, CriuSection, GpuProcess, GpuSection, HostSection, LabelSection, MemorySection, NotCaptured,
-    NotebookSection, OutsideSection, WorkspacePolicy, WorkspaceSection,
+    AddressSpace, CriuSection, DeviceMemory, GpuProcess, GpuSection, HostSection, LabelSection,
+    MemorySection, NotCaptured, NotebookSection, OutsideSection, WorkspacePolicy, WorkspaceSection,
 };
 
 use std::collections::BTreeMap;

@@ -135,6 +135,19 @@ pub struct GpuProcess {
     /// How much memory it had on all of them.
     #[serde(with = "wire::int")]
     pub vram_bytes: u64,
+    /// How much on each; empty if that was not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_device: Vec<DeviceMemory>,
+}
+
+/// Memory of one process on one device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DeviceMemory {
+    /// UUID of the device.
+    pub device: String,
+    /// How much.
+    #[serde(with = "wire::int")]
+    pub bytes: u64,
 }
 
 impl TypedSection for GpuSection {
@@ -384,6 +397,7 @@ mod tests {
                 devices: vec!["GPU-1".into()],
                 strategy: "driver".into(),
                 vram_bytes: u64::MAX,
+                by_device: vec![DeviceMemory { device: "GPU-1".into(), bytes: u64::MAX }],
             }],
         });
         through_bytes(&LabelSection {

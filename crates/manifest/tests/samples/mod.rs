@@ -114,6 +114,7 @@ pub(crate) fn snapshot() -> Snapshot {
                 devices: vec!["GPU-a".into(), "GPU-b".into()],
                 strategy: "driver".into(),
                 vram_bytes: 40 << 30,
+                by_device: Vec::new(),
             }],
         }
         .to_section(),
