@@ -11,18 +11,26 @@ use std::time::Duration;
 
 use checkpoint_criu::{DumpOptions, Leave, NoHooks, RestoreOptions, Runner};
 use jiff::Timestamp;
+use manifest::snapshot::GpuSection;
 use sandbox::process::{self, Identity};
 use sandbox::{Program, User};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
+use crate::gpu::look::GpuPlan;
+use crate::gpu::{GpuTaken, Placed};
+use crate::journal::Phase;
 use crate::place::make;
 use crate::preflight::{self, Needs};
-use crate::record::{Network, Record, SessionId, SessionState};
+use crate::record::{Network, Record, SessionId, SessionState, write_json};
 use crate::request::{FilePolicy, GpuWish};
+use crate::steps::{NoWatch, Steps};
 use crate::stop::remove_directory;
 use crate::view::{OneShot, SessionView};
+
+/// Beside CRIU's images: what the driver has to bring back after them.
+const GPU_FILE: &str = "infinijup-gpu.json";
 
 impl Engine {
     /// Looks after a process tree that runs already, as a session.
@@ -86,18 +94,12 @@ impl Engine {
         let (criu, kdat) = self.criu()?;
         // The memory of a process is in it.
         fs::DirBuilder::new().mode(0o700).create(directory).map_err(io_error("create", directory))?;
-        preflight::look(
-            init.pid,
-            &Needs {
-                staging: directory.to_owned(),
-                store: directory.to_owned(),
-                staging_in_memory: false,
-                uid: None,
-                known_mounts: Vec::new(),
-                boxed: false,
-            },
-        )?
-        .verdict()?;
+        let litter = |error: LifecycleError| {
+            // Made by us a moment ago; half of a dump is of no use, and would be in the way of the next attempt.
+            let _litter = remove_directory(directory);
+            error
+        };
+        let plan = self.may_be_dumped(init, directory).map_err(litter)?;
         let options = DumpOptions {
             leave: if leave_running { Leave::Running } else { Leave::Ended },
             shell_job: true,
@@ -105,10 +107,42 @@ impl Engine {
             runner: runner_beside(&self.inner.program, &owner, kdat),
             ..DumpOptions::new(init.pid, directory, directory)
         };
-        let dumped = criu.dump(&options, &mut NoHooks).inspect_err(|_| {
-            // Made by us a moment ago; half of a dump is of no use, and would be in the way of the next attempt.
-            let _litter = remove_directory(directory);
-        })?;
+        let mut steps = Steps::new(&NoWatch);
+        let Some(plan) = plan else {
+            let dumped = criu.dump(&options, &mut NoHooks).map_err(|error| litter(error.into()))?;
+            return Ok(OneShot {
+                pid,
+                directory: directory.to_owned(),
+                frozen: Duration::from_micros(dumped.stats.frozen_us.into()),
+            });
+        };
+        // No session, so nobody else may know what was done to the GPU: the journal does, under a name of its own.
+        let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
+        let section = GpuTaken::of(&plan, None).section;
+        let taken = self.inner.gpus.take_off(&plan, init.pid, &entry, &mut steps).and_then(|mut off| {
+            let dumped = write_json(&directory.join(GPU_FILE), &section)
+                .and_then(|()| Ok(criu.dump(&options, &mut NoHooks)?));
+            match dumped {
+                Ok(dumped) if !leave_running => {
+                    off.ended();
+                    Ok(dumped)
+                }
+                other => {
+                    off.back_for_good(&entry, &mut steps)?;
+                    other
+                }
+            }
+        });
+        let dumped = match taken {
+            Ok(dumped) => dumped,
+            // The entry stays: the next start tries again.
+            Err(error @ LifecycleError::GpuStuck { .. }) => return Err(error),
+            Err(error) => {
+                entry.done()?;
+                return Err(litter(error));
+            }
+        };
+        entry.done()?;
         Ok(OneShot {
             pid,
             directory: directory.to_owned(),
@@ -127,8 +161,55 @@ impl Engine {
             runner: runner_beside(&self.inner.program, caller.user(), kdat),
             ..RestoreOptions::new(directory, directory)
         };
+        let gpu = directory.join(GPU_FILE);
+        let section = match fs::read(&gpu) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            read => {
+                let bytes = read.map_err(io_error("read", &gpu))?;
+                let damaged = |error: serde_json::Error| LifecycleError::BadRequest {
+                    detail: format!("`{}` cannot be read: {error}", gpu.display()),
+                };
+                // The driver first: without it there is no use in a restore.
+                let _driver = self.inner.gpus.driver()?;
+                Some(serde_json::from_slice::<GpuSection>(&bytes).map_err(damaged)?)
+            }
+        };
         let restored = criu.restore(&options, &mut NoHooks)?;
+        if let Some(section) = section {
+            let init = Identity::of(restored.pid)?.ok_or_else(|| {
+                LifecycleError::Bug(format!("process {} was restored and was gone at once", restored.pid))
+            })?;
+            let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
+            // On an error the processes are there and off the GPU, and the entry stays: the next start tries again.
+            self.put_onto_gpus(init, &Placed::in_place(section), &entry, &mut Steps::new(&NoWatch))?;
+            entry.done()?;
+        }
         Ok(OneShot { pid: restored.pid, directory: directory.to_owned(), frozen: Duration::ZERO })
+    }
+}
+
+impl Engine {
+    /// Looks for what would make a dump into a directory fail, and for what is to be taken off GPUs.
+    fn may_be_dumped(&self, init: Identity, directory: &Path) -> Result<Option<GpuPlan>> {
+        let gpus = &self.inner.gpus;
+        let seen = gpus.see(init.pid)?;
+        let needs = Needs {
+            staging: directory.to_owned(),
+            store: directory.to_owned(),
+            staging_in_memory: false,
+            uid: None,
+            known_mounts: Vec::new(),
+            boxed: false,
+            on_gpu: seen.as_ref().map(|seen| seen.on_gpu.clone()).unwrap_or_default(),
+            vram_bytes: seen.as_ref().map_or(0, |seen| seen.vram_bytes),
+        };
+        let mut found = preflight::look(init.pid, &needs)?;
+        if let Some(seen) = &seen {
+            found.refusals.extend(seen.refusals.iter().cloned());
+        }
+        found.verdict()?;
+        let plan = seen.map(|seen| gpus.plan(seen)).transpose()?;
+        Ok(plan.filter(|plan| !plan.processes.is_empty()))
     }
 }
 

@@ -22,12 +22,14 @@ use crate::caller::Caller;
 use crate::dump::places;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
+use crate::gpu::Wanted;
 use crate::history::UserStore;
-use crate::journal::Phase;
+use crate::journal::{Entry, Phase};
 use crate::place::{CONNECTION, LOG, make, make_for};
 use crate::record::{KernelRecord, Network, OriginRecord, Record, SessionId, SessionState};
-use crate::request::{BranchRequest, FilePolicy, SnapshotRequest};
+use crate::request::{BranchRequest, FilePolicy, GpuWish, SnapshotRequest};
 use crate::restore::Aim;
+use crate::rollback::To;
 use crate::snapshot::Why;
 use crate::start::{new_ports, write_for};
 use crate::steps::{Steps, Watch};
@@ -54,6 +56,7 @@ impl Engine {
         }
         let (_held, mut record) = self.hold(caller, which, "a branch")?;
         can_be_branched(&record)?;
+        self.mend(&mut record)?;
         let store = self.inner.stores.open(record.owner.uid)?;
         let from = match (&request.from, record.state) {
             (Some(from), _) => store.resolve(from)?,
@@ -68,15 +71,16 @@ impl Engine {
             })?,
         };
         let mut steps = Steps::new(watch);
-        let aim = self.aim(caller, &record, &store, from, &mut steps)?;
+        let aim = self.aim(caller, &record, &store, from, false, &mut steps)?;
         let name = |number: u32| {
             request
                 .name
                 .as_ref()
                 .map(|name| if count == 1 { name.clone() } else { format!("{name}-{number}") })
         };
+        let wish = request.gpus.as_ref();
         let make =
-            |number| self.branch_one(&record, &store, &aim, name(number).as_deref(), Steps::new(watch));
+            |number| self.branch_one(&record, &store, &aim, name(number).as_deref(), wish, Steps::new(watch));
         if count == 1 { Ok(vec![make(1)?]) } else { several(count, make) }
     }
 
@@ -86,8 +90,12 @@ impl Engine {
         store: &UserStore,
         aim: &Aim,
         name: Option<&str>,
+        wish: Option<&GpuWish>,
         mut steps: Steps<'_>,
     ) -> Result<BranchOutcome> {
+        // Each branch has a place of its own: what one is promised, the next does not find free.
+        let wanted = Wanted { wish, ..Wanted::default() };
+        let placed = self.place_gpus(original, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
         let id = SessionId::random()?;
         let name = self.free_name(original.owner.uid, name, &id)?;
         let _held = self.inner.locks.take(&id, &name, "its start")?;
@@ -105,10 +113,12 @@ impl Engine {
             pasta: None,
             exit: None,
             outside_copies: Vec::new(),
+            gpu_trouble: None,
             ..original.clone()
         };
         let entry = self.inner.journal.begin(&id, &Phase::Starting)?;
-        let result = self.fill_branch(&mut record, original, store, aim, &mut steps);
+        let to = To { aim, placed };
+        let result = self.fill_branch(&mut record, original, store, &to, &entry, &mut steps);
         match result {
             Ok(files) => {
                 record.state = SessionState::Running;
@@ -137,9 +147,11 @@ impl Engine {
         record: &mut Record,
         original: &Record,
         store: &UserStore,
-        aim: &Aim,
+        to: &To<'_>,
+        entry: &Entry,
         steps: &mut Steps<'_>,
     ) -> Result<BranchFilesMade> {
+        let aim = to.aim;
         let place = &self.inner.place;
         make(&place.session(&record.id), 0o711)?;
         make(&place.criu_log(&record.id), 0o700)?;
@@ -171,7 +183,7 @@ impl Engine {
         record.outside_copies = files.moved.clone();
         self.save(record)?;
         // A lock of the original's would make CRIU wait for ever; the branch has its own files and no locks.
-        self.restore_processes(record, aim.images.path(), false, steps)?;
+        self.restore_processes(record, aim.images.path(), false, &to.placed, entry, steps)?;
         store.start_thread(&record.thread, &aim.commit)?;
         Ok(files)
     }

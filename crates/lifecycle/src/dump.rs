@@ -16,6 +16,8 @@ use sandbox::process::{self, Identity};
 use crate::attach::runner_beside;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
+use crate::gpu::look::GpuPlan;
+use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
 use crate::preflight::{self, Needs};
 use crate::record::{Network, Record};
@@ -44,16 +46,30 @@ pub(crate) struct Taken {
     pub(crate) files: Pending,
     pub(crate) stats: DumpStats,
     pub(crate) warnings: Vec<String>,
+    /// What it has on GPUs.
+    pub(crate) gpu: Option<GpuTaken>,
+    /// Processes that are off the GPU, if any were to be taken: brought back already if the tree runs and nothing failed.
+    pub(crate) off: Option<OffGpu>,
+    /// Why they could not be brought back.
+    pub(crate) gpu_failure: Option<LifecycleError>,
+}
+
+/// What was found out before anything was touched.
+struct Checked {
+    staged: Staged,
+    warnings: Vec<String>,
+    gpu: Option<GpuPlan>,
 }
 
 impl Engine {
-    /// Looks for what would fail, freezes, dumps and captures. On an error the tree goes on as if nothing had been.
+    /// Looks for what would fail, takes the tree off the GPU, freezes, dumps and captures. On an error the tree goes on as if
+    /// nothing had been, unless the error is [`LifecycleError::GpuStuck`]: then all but its work on the GPU goes on.
     pub(crate) fn dump(&self, plan: &DumpPlan<'_>, entry: &Entry, steps: &mut Steps<'_>) -> Result<Taken> {
         let record = plan.record;
         let init = record.living_init("be snapshotted")?;
         let places = places(record);
         let (criu, kdat) = self.criu()?;
-        let (staged, warnings) = steps.run("preflight", || self.preflight(record, init))?;
+        let Checked { staged, warnings, gpu } = steps.run("preflight", || self.preflight(record, init))?;
         let options = DumpOptions {
             tree: init.pid,
             images: staged.path().to_owned(),
@@ -92,6 +108,12 @@ impl Engine {
             files: None,
             failure: None,
         };
+        // From here on every way out brings the processes back onto the GPU: `off` is a guard.
+        let mut off = match &gpu {
+            Some(plan) => Some(self.inner.gpus.take_off(plan, init.pid, entry, steps)?),
+            None => None,
+        };
+        let gpu = gpu.map(|plan| GpuTaken::of(&plan, Some(record)));
         let dumped = steps.run("freeze and dump", || {
             let dumped = criu.dump(&options, &mut hooks);
             match hooks.failure.take() {
@@ -101,9 +123,19 @@ impl Engine {
         });
         let files = hooks.files;
         match (dumped, files) {
-            (Ok(dumped), Some(files)) => Ok(Taken { staged, files, stats: dumped.stats, warnings }),
+            (Ok(dumped), Some(files)) => {
+                // Before anything is stored: work on the GPU stands still until then.
+                let gpu_failure = match &mut off {
+                    Some(off) if plan.leave == Leave::Running => off.bring_back(entry, steps).err(),
+                    _ => None,
+                };
+                Ok(Taken { staged, files, stats: dumped.stats, warnings, gpu, off, gpu_failure })
+            }
             (result, _) => {
                 let _gone = checkpoint_criu::release(init.pid);
+                if let Some(off) = &mut off {
+                    off.back_for_good(entry, steps)?;
+                }
                 Err(result.err().unwrap_or_else(|| {
                     LifecycleError::Bug("CRIU did not say when the processes stood still".to_owned())
                 }))
@@ -111,8 +143,9 @@ impl Engine {
         }
     }
 
-    fn preflight(&self, record: &Record, init: Identity) -> Result<(Staged, Vec<String>)> {
+    fn preflight(&self, record: &Record, init: Identity) -> Result<Checked> {
         let place = &self.inner.place;
+        let seen = self.inner.gpus.see(init.pid)?;
         let needs = Needs {
             staging: place.state.join("staging"),
             store: place.user(record.owner.uid),
@@ -120,11 +153,19 @@ impl Engine {
             uid: (!record.attached).then_some(record.owner.uid),
             known_mounts: record.mounts.iter().map(|mount| mount.inside.clone()).collect(),
             boxed: !record.attached,
+            on_gpu: seen.as_ref().map(|seen| seen.on_gpu.clone()).unwrap_or_default(),
+            vram_bytes: seen.as_ref().map_or(0, |seen| seen.vram_bytes),
         };
-        let found = preflight::look(init.pid, &needs)?;
+        let mut found = preflight::look(init.pid, &needs)?;
+        if let Some(seen) = &seen {
+            found.refusals.extend(seen.refusals.iter().cloned());
+            found.warnings.extend(seen.warnings.iter().cloned());
+        }
         let memory_bytes = found.memory_bytes;
         let warnings = found.verdict()?;
-        Ok((self.inner.stages.stage(memory_bytes)?, warnings))
+        let staged = self.inner.stages.stage_beside(memory_bytes, needs.vram_bytes)?;
+        let gpu = seen.map(|seen| self.inner.gpus.plan(seen)).transpose()?;
+        Ok(Checked { staged, warnings, gpu: gpu.filter(|plan| !plan.processes.is_empty()) })
     }
 }
 

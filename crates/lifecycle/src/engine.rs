@@ -12,6 +12,7 @@ use sandbox::process::Identity;
 use crate::caller::Caller;
 use crate::config::Config;
 use crate::error::{LifecycleError, Result, io_error};
+use crate::gpu::{Gone, Gpus, used_by};
 use crate::history::Stores;
 use crate::journal::Journal;
 use crate::locks::{Held, Locks};
@@ -42,6 +43,9 @@ pub(crate) struct Inner {
     pub(crate) stores: Stores,
     pub(crate) events: Events,
     pub(crate) watcher: Watcher,
+    pub(crate) gpus: Gpus,
+    /// Workers of earlier daemons that hang in the driver.
+    pub(crate) gone: Gone,
     criu: OnceLock<(Criu, PathBuf)>,
     sessions: Mutex<BTreeMap<SessionId, Record>>,
 }
@@ -61,6 +65,8 @@ impl Engine {
             stores: Stores::new(place.state.join("users")),
             events: Events::default(),
             watcher: Watcher::start()?,
+            gpus: Gpus::new(config.gpu.clone()),
+            gone: Gone::default(),
             criu: OnceLock::new(),
             sessions: Mutex::new(read_records(&place)?),
             program,
@@ -83,7 +89,7 @@ impl Engine {
             .collect();
         found.sort_by(|one, other| one.created.cmp(&other.created).then_with(|| one.id.cmp(&other.id)));
         for view in &mut found {
-            view.memory_bytes = view.pid.and_then(memory_of);
+            self.measure(view);
         }
         found
     }
@@ -91,8 +97,22 @@ impl Engine {
     /// One session, by id, name or an unambiguous beginning of the id.
     pub fn session(&self, caller: &Caller, which: &str) -> Result<SessionView> {
         let mut view = SessionView::of(&self.find(caller, which)?);
-        view.memory_bytes = view.pid.and_then(memory_of);
+        self.measure(&mut view);
         Ok(view)
+    }
+
+    /// What the session's processes use now.
+    fn measure(&self, view: &mut SessionView) {
+        view.memory_bytes = view.pid.and_then(memory_of);
+        if view.gpus.is_empty() && !view.attached {
+            return;
+        }
+        view.vram_bytes = view.pid.and_then(|init| {
+            let host = self.inner.gpus.host_lately()?;
+            let tree = sandbox::process::tree(init).ok()?;
+            let pids: Vec<i32> = tree.iter().map(|process| process.pid).collect();
+            Some(used_by(&host, &pids).iter().fold(0_u64, |all, (_, bytes)| all.saturating_add(*bytes)))
+        });
     }
 
     /// Where a session's log is. The file is the user's: open it with their rights.

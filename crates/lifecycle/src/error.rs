@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use cas_core::StoreError;
 use checkpoint_criu::CriuError;
+use checkpoint_cuda::CudaError;
+use gpu_detect::DetectError;
 use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
 use sandbox::SandboxError;
@@ -80,6 +82,12 @@ pub enum LifecycleError {
     /// Jupyter's files.
     #[error(transparent)]
     Jupyter(#[from] JupyterError),
+    /// The GPU's driver.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The look at GPUs.
+    #[error(transparent)]
+    Detect(#[from] DetectError),
     /// No session of the caller's has this id or name.
     #[error("no session `{which}`")]
     NoSuchSession {
@@ -226,6 +234,47 @@ pub enum LifecycleError {
         /// What differs.
         reasons: Vec<String>,
     },
+    /// The GPUs here cannot take what the snapshot has on GPUs.
+    #[error("snapshot {commit} finds no place on the GPUs of this machine: {}", reasons.join("; "))]
+    NoPlaceOnGpus {
+        /// The snapshot.
+        commit: String,
+        /// What is missing, a sentence each.
+        reasons: Vec<String>,
+    },
+    /// The driver said that it took everything off the GPU, and something is still there. It was put back.
+    #[error("something of a GPU is left in the session after the driver's checkpoint: {evidence}")]
+    LeftOnGpu {
+        /// What, and where.
+        evidence: String,
+    },
+    /// The driver would not bring processes back onto the GPU after a snapshot, which is kept.
+    #[error(
+        "the driver would not bring session {session} back onto the GPU; it is suspended at snapshot {commit}, which holds \
+         its last state"
+    )]
+    SuspendedByGpu {
+        /// The session's name.
+        session: String,
+        /// The snapshot.
+        commit: String,
+        /// What the driver said.
+        source: Box<LifecycleError>,
+    },
+    /// Processes are off the GPU or locked, and the driver would not bring them back.
+    #[error("work on the GPU stands still{}", tell_pids(pids))]
+    GpuStuck {
+        /// Which; empty if it is said elsewhere.
+        pids: Vec<i32>,
+        /// What went wrong first.
+        source: Box<LifecycleError>,
+    },
+    /// The program that talks to the driver is missing.
+    #[error("`infinijup-gpu` is not there; looked for it at {}", looked.join(", "))]
+    NoGpuProgram {
+        /// Where.
+        looked: Vec<String>,
+    },
     /// A file that the daemon keeps about its sessions cannot be read.
     #[error("`{}` is damaged: {detail}", path.display())]
     DamagedRecord {
@@ -257,6 +306,15 @@ fn tell_paths(paths: &[PathBuf]) -> String {
     words.join(", ")
 }
 
+fn tell_pids(pids: &[i32]) -> String {
+    let words: Vec<String> = pids.iter().map(ToString::to_string).collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [one] => format!(": process {one} is not back"),
+        several => format!(": processes {} are not back", several.join(", ")),
+    }
+}
+
 /// For `map_err`: the operating system refused to do `action` on `path`.
 pub(crate) fn io_error<E: Into<io::Error>>(
     action: &'static str,
@@ -275,6 +333,8 @@ impl LifecycleError {
             Self::Criu(error) => error.code(),
             Self::Sandbox(error) => error.code(),
             Self::Jupyter(error) => error.code(),
+            Self::Cuda(error) => error.code(),
+            Self::Detect(error) => error.code(),
             Self::Io { .. } => "IJ-L001",
             Self::NoSuchSession { .. } => "IJ-L010",
             Self::AmbiguousSession { .. } => "IJ-L011",
@@ -296,6 +356,11 @@ impl LifecycleError {
             Self::NoSuchSnapshot { .. } => "IJ-L061",
             Self::Incompatible { .. } => "IJ-L062",
             Self::DamagedRecord { .. } => "IJ-L070",
+            Self::NoPlaceOnGpus { .. } => "IJ-L080",
+            Self::LeftOnGpu { .. } => "IJ-L081",
+            Self::SuspendedByGpu { .. } => "IJ-L082",
+            Self::GpuStuck { .. } => "IJ-L083",
+            Self::NoGpuProgram { .. } => "IJ-L084",
             Self::Bug(_) => "IJ-L099",
         }
     }
@@ -316,10 +381,27 @@ impl LifecycleError {
             | Self::Preflight { .. }
             | Self::Untrusted { .. }
             | Self::NotSealed { .. }
+            | Self::NoPlaceOnGpus { .. }
+            | Self::LeftOnGpu { .. }
             | Self::Incompatible { .. } => Class::Refused,
             Self::PutBack { source, .. } | Self::LeftSuspended { source, .. } => source.class(),
+            Self::Cuda(error) => match error.class() {
+                checkpoint_cuda::Class::Usage => Class::Usage,
+                checkpoint_cuda::Class::Refused => Class::Refused,
+                checkpoint_cuda::Class::Environment => Class::Environment,
+                checkpoint_cuda::Class::Conflict => Class::Conflict,
+                checkpoint_cuda::Class::Bug => Class::Bug,
+            },
+            Self::Detect(error) => match error.class() {
+                gpu_detect::Class::Usage => Class::Usage,
+                gpu_detect::Class::Environment => Class::Environment,
+                gpu_detect::Class::Bug => Class::Bug,
+            },
             Self::Criu(_)
             | Self::Sandbox(_)
+            | Self::SuspendedByGpu { .. }
+            | Self::GpuStuck { .. }
+            | Self::NoGpuProgram { .. }
             | Self::Io { .. }
             | Self::NoRoom { .. }
             | Self::Quiesce { .. } => Class::Environment,
@@ -331,7 +413,10 @@ impl LifecycleError {
     pub fn evidence(&self) -> Vec<String> {
         match self {
             Self::Criu(error) => error.evidence().map(|evidence| evidence.lines.clone()).unwrap_or_default(),
-            Self::PutBack { source, .. } | Self::LeftSuspended { source, .. } => source.evidence(),
+            Self::PutBack { source, .. }
+            | Self::LeftSuspended { source, .. }
+            | Self::SuspendedByGpu { source, .. }
+            | Self::GpuStuck { source, .. } => source.evidence(),
             _ => Vec::new(),
         }
     }
@@ -344,6 +429,8 @@ impl LifecycleError {
             Self::Criu(error) => error.hint(),
             Self::Sandbox(error) => error.hint(),
             Self::Jupyter(error) => error.hint(),
+            Self::Cuda(error) => error.hint(),
+            Self::Detect(error) => error.hint(),
             Self::NoSuchSession { .. } => Some("`infinijup ps` lists your sessions".to_owned()),
             Self::AmbiguousSession { .. } => Some("give more of the id, or the whole name".to_owned()),
             Self::Busy { .. } => Some("wait for it to end, then try again".to_owned()),
@@ -355,6 +442,22 @@ impl LifecycleError {
             Self::LeftSuspended { session, .. } => {
                 Some(format!("`infinijup resume {session}` tries again to bring it up"))
             }
+            Self::NoPlaceOnGpus { .. } => Some(
+                "free memory on the GPUs (`infinijup ps` shows who has it), or choose others with --gpus".to_owned(),
+            ),
+            Self::LeftOnGpu { .. } => Some(
+                "a process that was forked after CUDA was used keeps its descriptors: end it, or start it by spawn"
+                    .to_owned(),
+            ),
+            Self::SuspendedByGpu { session, source, .. } => Some(match source.hint() {
+                Some(hint) => format!("{hint}; then `infinijup resume {session}`"),
+                None => format!("`infinijup resume {session}` brings it up again, also on other GPUs (--gpus)"),
+            }),
+            Self::GpuStuck { source, .. } => Some(match source.hint() {
+                Some(hint) => format!("{hint}; `infinijup resume` tries again"),
+                None => "`infinijup resume` tries again".to_owned(),
+            }),
+            Self::NoGpuProgram { .. } => Some("reinstall, or name it with --gpu-program".to_owned()),
             Self::FilesChanged { .. } => Some(
                 "keep a copy of them, then use --force: they are kept in the automatic snapshot too"
                     .to_owned(),

@@ -14,9 +14,14 @@
 //!
 //! The one rule behind it: a tree is only ended when its state is durable in the store. Until then it is merely stopped,
 //! and a crash lets it go on.
+//!
+//! Beside the phase stand the processes whose work on the GPU may be locked or off the GPU, and the workers that may be in a
+//! call to the driver ([`GpuNotes`]). They are written before the first lock. Recovery waits for the workers, which end by
+//! themselves and are never killed in a call, and then brings each of the processes back, whatever state it is in.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sandbox::process::Identity;
 use serde::{Deserialize, Serialize};
@@ -57,6 +62,26 @@ pub(crate) enum Phase {
     Stopping,
 }
 
+/// What may have been done to GPUs.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct GpuNotes {
+    /// Processes that may be locked, or off the GPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) gpu: Vec<Identity>,
+    /// Workers that may be in a call to the driver.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) gpu_workers: Vec<Identity>,
+}
+
+/// A file of the journal.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    pub(crate) phase: Phase,
+    #[serde(flatten)]
+    pub(crate) notes: GpuNotes,
+}
+
 /// The journal's directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
@@ -67,6 +92,8 @@ pub(crate) struct Journal {
 #[derive(Debug)]
 pub(crate) struct Entry {
     path: PathBuf,
+    /// What is to be on disk. The flag says that it is not there yet.
+    line: Mutex<(Line, bool)>,
 }
 
 impl Journal {
@@ -77,13 +104,29 @@ impl Journal {
 
     /// Writes the first phase of an operation.
     pub(crate) fn begin(&self, id: &SessionId, phase: &Phase) -> Result<Entry> {
-        let entry = Entry { path: self.directory.join(format!("{id}.json")) };
-        entry.enter(phase)?;
+        let line = Line { phase: phase.clone(), notes: GpuNotes::default() };
+        let entry = Entry::new(self.directory.join(format!("{id}.json")), line);
+        entry.write(&mut entry.line())?;
         Ok(entry)
     }
 
+    /// The entry of an operation on this session that was left to be finished, if there is one.
+    pub(crate) fn reopen(&self, id: &SessionId) -> Result<Option<Entry>> {
+        let path = self.directory.join(format!("{id}.json"));
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(io_error("read", &path))?,
+        };
+        let damaged = |error: serde_json::Error| LifecycleError::DamagedRecord {
+            path: path.clone(),
+            detail: error.to_string(),
+        };
+        let line = serde_json::from_slice(&bytes).map_err(damaged)?;
+        Ok(Some(Entry::new(path, line)))
+    }
+
     /// What was under way when the daemon ended.
-    pub(crate) fn pending(&self) -> Result<Vec<(SessionId, Entry, Result<Phase>)>> {
+    pub(crate) fn pending(&self) -> Result<Vec<(SessionId, Entry, Result<Line>)>> {
         let mut found = Vec::new();
         for item in fs::read_dir(&self.directory).map_err(io_error("list", &self.directory))? {
             let path = item.map_err(io_error("list", &self.directory))?.path();
@@ -92,13 +135,18 @@ impl Journal {
                 fs::remove_file(&path).map_err(io_error("remove", &path))?;
                 continue;
             };
-            let phase = fs::read(&path).map_err(io_error("read", &path)).and_then(|bytes| {
+            let line: Result<Line> = fs::read(&path).map_err(io_error("read", &path)).and_then(|bytes| {
                 serde_json::from_slice(&bytes).map_err(|error| LifecycleError::DamagedRecord {
                     path: path.clone(),
                     detail: error.to_string(),
                 })
             });
-            found.push((id, Entry { path }, phase));
+            let known = line.as_ref().ok().cloned();
+            let entry = Entry::new(
+                path,
+                known.unwrap_or(Line { phase: Phase::Stopping, notes: GpuNotes::default() }),
+            );
+            found.push((id, entry, line));
         }
         found.sort_by(|one, other| one.0.cmp(&other.0));
         Ok(found)
@@ -111,9 +159,53 @@ fn session_of(path: &Path) -> Option<SessionId> {
 }
 
 impl Entry {
-    /// Replaces the phase, durably.
+    fn new(path: PathBuf, line: Line) -> Self {
+        Self { path, line: Mutex::new((line, true)) }
+    }
+
+    fn line(&self) -> MutexGuard<'_, (Line, bool)> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, line: &mut (Line, bool)) -> Result<()> {
+        line.1 = true;
+        write_json(&self.path, &line.0)?;
+        line.1 = false;
+        Ok(())
+    }
+
+    /// Replaces the phase, durably. What was noted of GPUs stays.
     pub(crate) fn enter(&self, phase: &Phase) -> Result<()> {
-        write_json(&self.path, phase)
+        let mut line = self.line();
+        line.0.phase = phase.clone();
+        self.write(&mut line)
+    }
+
+    /// These processes are about to be taken off the GPU, or brought back. On disk with the next [`Entry::sync`].
+    pub(crate) fn note_gpu(&self, processes: Vec<Identity>) {
+        let mut line = self.line();
+        line.0.notes.gpu = processes;
+        line.1 = true;
+    }
+
+    /// This worker is about to call the driver. On disk with the next [`Entry::sync`].
+    pub(crate) fn note_gpu_worker(&self, worker: Identity) {
+        let mut line = self.line();
+        if !line.0.notes.gpu_workers.contains(&worker) {
+            line.0.notes.gpu_workers.push(worker);
+            line.1 = true;
+        }
+    }
+
+    /// What was noted of GPUs.
+    pub(crate) fn notes(&self) -> GpuNotes {
+        self.line().0.notes.clone()
+    }
+
+    /// Everything that was noted is on disk when this returns.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let mut line = self.line();
+        if line.1 { self.write(&mut line) } else { Ok(()) }
     }
 
     /// The record says how it ended.
@@ -138,9 +230,59 @@ mod tests {
         let pending = journal.pending().unwrap();
         assert_eq!(pending.len(), 1);
         assert_eq!(pending[0].0, id);
-        assert_eq!(pending[0].2.as_ref().unwrap(), &phase);
+        assert_eq!(pending[0].2.as_ref().unwrap().phase, phase);
         entry.done().unwrap();
         assert!(journal.pending().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_may_be_off_the_gpu_stays_noted_from_phase_to_phase() {
+        let home = tempfile::tempdir().unwrap();
+        let journal = Journal::open(home.path().to_owned()).unwrap();
+        let id = SessionId::random().unwrap();
+        let entry = journal.begin(&id, &Phase::Dumping { worker: None }).unwrap();
+        let (one, worker) = (Identity { pid: 7, start_time: 70 }, Identity { pid: 9, start_time: 90 });
+        entry.note_gpu(vec![one]);
+        entry.note_gpu_worker(worker);
+        let read = || journal.pending().unwrap().remove(0).2.unwrap();
+        assert_eq!(read().notes, GpuNotes::default(), "notes are written together");
+        entry.sync().unwrap();
+        let notes = GpuNotes { gpu: vec![one], gpu_workers: vec![worker] };
+        assert_eq!(read().notes, notes);
+        entry.enter(&Phase::Dumping { worker: Some(worker) }).unwrap();
+        assert_eq!(read(), Line { phase: Phase::Dumping { worker: Some(worker) }, notes });
+    }
+
+    #[test]
+    fn what_was_written_before_there_were_gpus_is_read() {
+        let home = tempfile::tempdir().unwrap();
+        let journal = Journal::open(home.path().to_owned()).unwrap();
+        let id = SessionId::random().unwrap();
+        let old = [
+            (r#"{"phase":"starting"}"#, Phase::Starting),
+            (r#"{"phase":"dumping","worker":null}"#, Phase::Dumping { worker: None }),
+            (
+                r#"{"phase":"dumping","worker":{"pid":5,"start_time":6}}"#,
+                Phase::Dumping { worker: Some(Identity { pid: 5, start_time: 6 }) },
+            ),
+            (
+                r#"{"phase":"ending","safe":"a","then":null,"files":true}"#,
+                Phase::Ending { safe: "a".into(), then: None, files: true },
+            ),
+            (
+                r#"{"phase":"restoring","commit":"b","safe":"a","files":false}"#,
+                Phase::Restoring { commit: "b".into(), safe: "a".into(), files: false },
+            ),
+            (r#"{"phase":"stopping"}"#, Phase::Stopping),
+        ];
+        for (text, phase) in old {
+            fs::write(home.path().join(format!("{id}.json")), text).unwrap();
+            let line = journal.pending().unwrap().remove(0).2.unwrap();
+            assert_eq!(line, Line { phase, notes: GpuNotes::default() });
+            // and what has nothing on the GPU is written as it was before
+            let again = serde_json::to_value(&line).unwrap();
+            assert_eq!(again, serde_json::from_str::<serde_json::Value>(text).unwrap());
+        }
     }
 
     #[test]

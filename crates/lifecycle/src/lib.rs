@@ -30,6 +30,7 @@ mod dump;
 mod engine;
 mod error;
 mod exec;
+mod gpu;
 mod history;
 mod ingest;
 mod inspect;

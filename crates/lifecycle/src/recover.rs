@@ -10,10 +10,11 @@ use rustix::process::Signal;
 
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::Result;
-use crate::journal::{Entry, Phase};
+use crate::error::{LifecycleError, Result};
+use crate::gpu::{Wanted, explain};
+use crate::journal::{Entry, Line, Phase};
 use crate::record::{Record, SessionId, SessionState};
-use crate::rollback::Safe;
+use crate::rollback::{Safe, To};
 use crate::steps::{NoWatch, Steps};
 
 /// What was found and done at the start.
@@ -37,15 +38,19 @@ impl Engine {
         let mut recovery = Recovery::default();
         // Roots stand only while a box is made. Nobody makes one now, and what is mounted there is all of `/`.
         sandbox::unmount_all(&self.inner.place.run.join("root"))?;
-        for (id, entry, phase) in self.inner.journal.pending()? {
+        for (id, entry, line) in self.inner.journal.pending()? {
             let record = self.records().get(&id).cloned();
-            let outcome = match (record, phase) {
-                (None, _) => self.sweep(&id, entry),
-                (Some(record), Ok(phase)) => self.finish(record, phase, entry),
+            let outcome = match (record, line) {
+                (None, line) => self.sweep(&id, line.ok(), entry),
+                (Some(record), Ok(line)) => self.finish(record, line, entry),
                 // Nobody knows how far it was: the record alone decides, as if there were no journal.
-                (Some(record), Err(_)) => {
+                (Some(mut record), Err(_)) => {
                     self.let_go_on(&record);
-                    entry.done().map(|()| format!("{}: its journal could not be read", record.name))
+                    let said = format!("{}: its journal could not be read", record.name);
+                    match self.back_from_anywhere(&record) {
+                        Ok(()) => entry.done().map(|()| said),
+                        Err(error) => self.off_the_gpu(&mut record, error),
+                    }
                 }
             };
             match outcome {
@@ -62,8 +67,15 @@ impl Engine {
         Ok(recovery)
     }
 
-    /// A session that had no record yet when its start was cut short.
-    fn sweep(&self, id: &SessionId, entry: Entry) -> Result<String> {
+    /// A session that had no record yet when its start was cut short; or a tree that never was one, and was dumped or restored
+    /// once: it goes on.
+    fn sweep(&self, id: &SessionId, line: Option<Line>, entry: Entry) -> Result<String> {
+        if let Some(line) = line {
+            match line.phase {
+                Phase::Dumping { .. } => self.back_from_notes(&line.notes)?,
+                _ => self.wait_for_gpu_workers(&line.notes),
+            }
+        }
         if let Some(cgroup) = sandbox::Cgroup::open(id.as_str())? {
             cgroup.kill(WORKER_LIMIT)?;
             cgroup.remove()?;
@@ -73,9 +85,11 @@ impl Engine {
         Ok(format!("{id}: a start that was cut short was cleared away"))
     }
 
-    fn finish(&self, mut record: Record, phase: Phase, entry: Entry) -> Result<String> {
+    fn finish(&self, mut record: Record, line: Line, entry: Entry) -> Result<String> {
         let name = record.name.clone();
-        match phase {
+        // A call to the driver that is under way must neither be raced nor lose its target.
+        self.wait_for_gpu_workers(&line.notes);
+        match line.phase {
             Phase::Starting => {
                 self.clear_away(&record);
                 self.forget(&record);
@@ -90,6 +104,12 @@ impl Engine {
                     worker.wait_gone(WORKER_LIMIT);
                 }
                 self.let_go_on(&record);
+                // What is stopped cannot be brought back onto the GPU, so this comes last.
+                if let Err(error) = self.back_from_notes(&line.notes) {
+                    return self.off_the_gpu(&mut record, error);
+                }
+                record.gpu_trouble = None;
+                self.save(&record)?;
                 entry.done()?;
                 Ok(format!("{name}: a snapshot was cut short; the session goes on"))
             }
@@ -115,6 +135,14 @@ impl Engine {
         }
     }
 
+    /// The driver would not bring a session's processes back. The entry stays in the journal for the next attempt.
+    fn off_the_gpu(&self, record: &mut Record, error: LifecycleError) -> Result<String> {
+        let error = LifecycleError::GpuStuck { pids: Vec::new(), source: Box::new(error) };
+        record.gpu_trouble = Some(explain(&error));
+        self.save(record)?;
+        Err(error)
+    }
+
     fn restore_again(
         &self,
         mut record: Record,
@@ -130,12 +158,17 @@ impl Engine {
         let (target, safe) = (store.resolve(commit)?, store.resolve(safe)?);
         let mut steps = Steps::new(&NoWatch);
         entry.enter(&Phase::Restoring { commit: target.to_string(), safe: safe.to_string(), files })?;
-        let aim = self.aim(&root, &record, &store, target, &mut steps);
+        let aim = self.aim(&root, &record, &store, target, true, &mut steps).and_then(|aim| {
+            let commit = aim.commit.short();
+            let placed = self.place_gpus(&record, &commit, aim.gpu.as_ref(), Wanted::default())?;
+            Ok((aim, placed))
+        });
         let kept = self.parent_files(&store, &record);
         let restored = match (aim, kept) {
-            (Ok(aim), Ok(kept)) => {
+            (Ok((aim, placed)), Ok(kept)) => {
                 let safe = Safe { commit: safe, files: kept };
-                self.bring_up(&mut record, &store, &aim, &safe, files, entry, &mut steps).map(|_| ())
+                let to = To { aim: &aim, placed };
+                self.bring_up(&mut record, &store, to, &safe, files, entry, &mut steps).map(|_| ())
             }
             (Err(error), _) | (_, Err(error)) => {
                 self.set_down(&mut record, SessionState::Suspended)?;

@@ -17,14 +17,16 @@ use manifest::host::{Verdict, compare};
 use manifest::snapshot::HostSection;
 use manifest::{Commit, Snapshot};
 use sandbox::process::Identity;
-use sandbox::{BOX_DIR, NetworkNamespace, Root, User, as_user};
+use sandbox::{BOX_DIR, DeviceNode, NetworkNamespace, Root, User, as_user};
 
 use crate::attach::runner_beside;
 use crate::caller::Caller;
 use crate::dump::NETWORK_KEY;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
+use crate::gpu::{GpuAim, Placed, in_manifest};
 use crate::history::UserStore;
+use crate::journal::Entry;
 use crate::materialise::lay_out;
 use crate::place::LOG;
 use crate::record::{Network, Record};
@@ -44,6 +46,8 @@ pub(crate) struct Aim {
     pub(crate) commit: ObjectId,
     pub(crate) files: Listing,
     pub(crate) images: PlainImages,
+    /// What it has on GPUs.
+    pub(crate) gpu: Option<GpuAim>,
     /// What the images are kept under.
     pub(crate) key: String,
 }
@@ -56,13 +60,15 @@ impl Engine {
         record: &Record,
         store: &UserStore,
         commit: ObjectId,
+        force: bool,
         steps: &mut Steps<'_>,
     ) -> Result<Aim> {
         let (head, snapshot) = store.load(&commit)?;
         if !caller.is_root() {
             self.inner.sealer.check(record.owner.uid, &commit.to_string())?;
         }
-        self.check_host(&commit, &snapshot)?;
+        let gpu = GpuAim::of(&snapshot)?;
+        self.check_host(&commit, &snapshot, force)?;
         let watch = steps.watch();
         let images =
             steps.run("lay out images", || self.images_of(store, &head, &commit, &snapshot, watch))?;
@@ -70,7 +76,7 @@ impl Engine {
             trust::check_images(images.path(), &record.owner, &expectations(record))
         })?;
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
-        Ok(Aim { commit, files, images, key: head.snapshot.to_string() })
+        Ok(Aim { commit, files, images, gpu, key: head.snapshot.to_string() })
     }
 
     /// Plain images: those that are still there from the dump, or laid out from the store.
@@ -92,14 +98,26 @@ impl Engine {
         Ok(self.inner.stages.keep(staged, &key))
     }
 
-    fn check_host(&self, commit: &ObjectId, snapshot: &Snapshot) -> Result<()> {
+    /// Compares machines. What is said against the GPUs alone can be overridden: the driver has the last word on them, and
+    /// when it says no, the session goes back to where it was.
+    fn check_host(&self, commit: &ObjectId, snapshot: &Snapshot, force: bool) -> Result<()> {
         let Some(taken) = snapshot.get::<HostSection>()? else {
             return Err(LifecycleError::BadSnapshot {
                 commit: commit.short(),
                 detail: "it does not say which machine it was taken on".to_owned(),
             });
         };
-        match compare(&taken.fingerprint, &self.fingerprint()?) {
+        let mut here = self.fingerprint(None)?;
+        if !taken.fingerprint.gpus.is_empty() {
+            let host = self.inner.gpus.host()?;
+            here.gpus = host.gpus.iter().map(in_manifest).collect();
+            here.driver_version = Some(host.driver_version);
+        }
+        let of_gpus = |code: &str| code.starts_with("gpu-") || code.starts_with("driver-");
+        match compare(&taken.fingerprint, &here) {
+            Verdict::Incompatible(reasons) if force && reasons.iter().all(|reason| of_gpus(reason.code)) => {
+                Ok(())
+            }
             Verdict::Incompatible(reasons) => Err(LifecycleError::Incompatible {
                 commit: commit.short(),
                 reasons: reasons.into_iter().map(|reason| reason.sentence).collect(),
@@ -114,15 +132,25 @@ impl Engine {
         record: &mut Record,
         images: &Path,
         file_locks: bool,
+        placed: &Placed,
+        entry: &Entry,
         steps: &mut Steps<'_>,
     ) -> Result<()> {
-        let result = steps.run("restore", || self.restore_tree(record, images, file_locks));
+        let restored = steps.run("restore", || self.restore_tree(record, images, file_locks, placed));
+        let result = restored.and_then(|init| {
+            record.init = Some(init);
+            self.put_onto_gpus(init, placed, entry, steps)
+        });
         match result {
-            Ok(init) => {
-                record.init = Some(init);
+            Ok(()) => {
+                record.gpus = placed.granted.clone();
+                record.gpu_wish = placed.wish.clone();
+                record.gpu_trouble = None;
                 self.forward(record)
             }
             Err(error) => {
+                // One without a box is in no cgroup.
+                let _still_there = self.end_tree(record);
                 if let Ok(Some(cgroup)) = sandbox::Cgroup::open(record.id.as_str()) {
                     // What cannot be ended is found again by the next attempt, which begins with the same call.
                     let _still_there = cgroup.kill(KILL_LIMIT);
@@ -133,7 +161,13 @@ impl Engine {
         }
     }
 
-    fn restore_tree(&self, record: &mut Record, images: &Path, file_locks: bool) -> Result<Identity> {
+    fn restore_tree(
+        &self,
+        record: &mut Record,
+        images: &Path,
+        file_locks: bool,
+        placed: &Placed,
+    ) -> Result<Identity> {
         let (criu, kdat) = self.criu()?;
         let place = &self.inner.place;
         let cgroup = self.cgroup(record)?;
@@ -183,6 +217,8 @@ impl Engine {
         let mut hooks = RestoreHooks {
             user: &record.owner,
             expected: expectations(record),
+            // Images carry the nodes of the GPUs that the session had then.
+            nodes: (!record.attached).then_some(placed.nodes.as_slice()),
             pid: None,
             worker: None,
             failure: None,
@@ -306,6 +342,7 @@ pub(crate) fn closed_connections(images: &Path, record: &Record) -> Result<Vec<S
 struct RestoreHooks<'a> {
     user: &'a User,
     expected: Expectations,
+    nodes: Option<&'a [DeviceNode]>,
     pid: Option<i32>,
     worker: Option<i32>,
     failure: Option<LifecycleError>,
@@ -325,7 +362,11 @@ impl Hooks for RestoreHooks<'_> {
             (Event::PreResume, Some(pid)) => pid,
             _ => return Ok(()),
         };
-        match trust::check_restored(pid, self.user, &self.expected) {
+        let settled = trust::check_restored(pid, self.user, &self.expected).and_then(|()| match self.nodes {
+            Some(nodes) => Ok(sandbox::settle_devices(pid, nodes)?),
+            None => Ok(()),
+        });
+        match settled {
             Ok(()) => Ok(()),
             Err(error) => {
                 let text = error.to_string();

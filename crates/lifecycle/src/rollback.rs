@@ -16,6 +16,7 @@ use crate::caller::Caller;
 use crate::dump::{DumpPlan, places};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
+use crate::gpu::{OffGpu, Placed, Wanted};
 use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
 use crate::record::{Record, SessionState};
@@ -53,10 +54,13 @@ fn check_ancestry(record: &Record, store: &UserStore, target: &ObjectId, force: 
     })
 }
 
-/// A tree that stands still. It goes on when this is dropped, on an error or while a panic unwinds, unless it was ended.
+/// A tree that stands still, with its work off the GPU. It goes on when this is dropped, while a panic unwinds, unless it was
+/// ended.
 pub(crate) struct StoppedTree {
     init: Identity,
     may_go_on: bool,
+    /// Dropped after the tree goes on: the driver cannot bring back what is stopped.
+    off: Option<OffGpu>,
 }
 
 impl StoppedTree {
@@ -70,7 +74,21 @@ impl StoppedTree {
     ) -> Result<()> {
         entry.enter(phase)?;
         self.may_go_on = false;
+        if let Some(off) = self.off.take() {
+            off.ended();
+        }
         engine.end_tree(record)
+    }
+
+    /// Lets it go on, and its work on the GPU. What the driver would not bring back is said by
+    /// [`LifecycleError::GpuStuck`].
+    fn go_on(mut self, entry: &Entry, steps: &mut Steps<'_>) -> Result<()> {
+        self.may_go_on = false;
+        let _gone = checkpoint_criu::release(self.init.pid);
+        match &mut self.off {
+            Some(off) => off.back_for_good(entry, steps),
+            None => Ok(()),
+        }
     }
 }
 
@@ -80,6 +98,12 @@ impl Drop for StoppedTree {
             let _gone = checkpoint_criu::release(self.init.pid);
         }
     }
+}
+
+/// Where a session goes to.
+pub(crate) struct To<'a> {
+    pub(crate) aim: &'a Aim,
+    pub(crate) placed: Placed,
 }
 
 /// Where a session can go back to if a restore fails.
@@ -99,11 +123,14 @@ impl Engine {
     ) -> Result<RollbackOutcome> {
         let (_held, mut record) = self.hold(caller, which, "a rollback")?;
         let mut steps = Steps::new(watch);
+        self.mend(&mut record)?;
         let store = self.inner.stores.open(record.owner.uid)?;
         let target = store.resolve(&in_own_words(&record, &request.to))?;
         check_ancestry(&record, &store, &target, request.force)?;
-        let aim = self.aim(caller, &record, &store, target, &mut steps)?;
+        let aim = self.aim(caller, &record, &store, target, request.force, &mut steps)?;
         let files = steps.run("check files", || self.plan_files(&record, &store, &aim, request))?;
+        let wanted = Wanted { wish: None, force: request.force, ends: record.init.map(|init| init.pid) };
+        let placed = self.place_gpus(&record, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
         let closed_connections = closed_connections(aim.images.path(), &record)?;
 
         let (entry, safe, automatic) = match record.state {
@@ -149,7 +176,8 @@ impl Engine {
                 });
             }
         };
-        let commit = self.bring_up(&mut record, &store, &aim, &safe, request.files, entry, &mut steps)?;
+        let to = To { aim: &aim, placed };
+        let commit = self.bring_up(&mut record, &store, to, &safe, request.files, entry, &mut steps)?;
         self.inner.events.tell(&record, EventKind::RolledBack { commit: target.to_string() });
         Ok(RollbackOutcome {
             commit,
@@ -218,39 +246,42 @@ impl Engine {
         let policy = record.files.clone();
         let entry = self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None })?;
         let plan = DumpPlan { record, leave: Leave::Stopped, policy: &policy, named, parent: &parent };
-        let kept = self.dump(&plan, &entry, steps).and_then(|taken| {
-            let stopped = StoppedTree { init, may_go_on: true };
-            Ok((stopped, self.keep(record, taken, store, &Why::automatic(reason), steps)?))
-        });
-        match kept {
-            Ok((stopped, kept)) => {
-                record.head = Some(kept.commit.to_string());
-                self.save(record)?;
-                Ok((entry, stopped, kept))
+        let error = match self.dump(&plan, &entry, steps) {
+            Ok(mut taken) => {
+                let stopped = StoppedTree { init, may_go_on: true, off: taken.off.take() };
+                let kept = self.keep(record, taken, store, &Why::automatic(reason), steps).and_then(|kept| {
+                    record.head = Some(kept.commit.to_string());
+                    self.save(record)?;
+                    Ok(kept)
+                });
+                match kept {
+                    Ok(kept) => return Ok((entry, stopped, kept)),
+                    Err(error) => stopped.go_on(&entry, steps).err().unwrap_or(error),
+                }
             }
-            Err(error) => {
-                self.running(record);
-                entry.done()?;
-                Err(error)
-            }
-        }
+            Err(error) => error,
+        };
+        self.running(record);
+        Err(self.conclude(record, entry, error)?)
     }
 
-    /// Files and processes of `aim`, or else of `safe`. The session has no processes when this is called, and its journal
+    /// Files and processes of `to`, or else of `safe`. The session has no processes when this is called, and its journal
     /// says `Restoring`. Returns the session's new head.
     #[expect(clippy::too_many_arguments, reason = "each is one thing that a way back needs")]
     pub(crate) fn bring_up(
         &self,
         record: &mut Record,
         store: &UserStore,
-        aim: &Aim,
+        to: To<'_>,
         safe: &Safe,
         files: bool,
         entry: Entry,
         steps: &mut Steps<'_>,
     ) -> Result<ObjectId> {
+        let aim = to.aim;
+        let own = (record.gpus.clone(), record.gpu_wish.clone());
         let result = self
-            .try_bring_up(record, store, aim, safe, files, steps)
+            .try_bring_up(record, store, &to, safe, (files, &entry), steps)
             .and_then(|()| self.write_rollback(record, store, aim, safe));
         let error = match result {
             Ok(head) => {
@@ -264,7 +295,10 @@ impl Engine {
             }
             Err(error) => error,
         };
+        // Their place on the GPUs is free for the way back.
+        drop(to.placed);
         self.end_tree(record)?;
+        (record.gpus, record.gpu_wish) = own;
         // They may be what failed: the next attempt lays them out from the store, which checks every byte.
         self.inner.stages.forget(&aim.key);
         record.init = None;
@@ -274,8 +308,13 @@ impl Engine {
             None
         } else {
             let mut quiet = Steps::new(&NoWatch);
-            self.aim(&root, record, store, safe.commit, &mut quiet)
-                .and_then(|aim| self.try_bring_up(record, store, &aim, safe, files, &mut quiet))
+            self.aim(&root, record, store, safe.commit, true, &mut quiet)
+                .and_then(|aim| {
+                    let commit = aim.commit.short();
+                    let placed = self.place_gpus(record, &commit, aim.gpu.as_ref(), Wanted::default())?;
+                    let to = To { aim: &aim, placed };
+                    self.try_bring_up(record, store, &to, safe, (files, &entry), &mut quiet)
+                })
                 .ok()
         };
         let (session, commit, source) = (record.name.clone(), aim.commit.short(), Box::new(error));
@@ -295,11 +334,12 @@ impl Engine {
         &self,
         record: &mut Record,
         store: &UserStore,
-        aim: &Aim,
+        to: &To<'_>,
         safe: &Safe,
-        files: bool,
+        (files, entry): (bool, &Entry),
         steps: &mut Steps<'_>,
     ) -> Result<()> {
+        let aim = to.aim;
         if files {
             let left = steps
                 .run("put files back", || self.put_files_back(record, store, &aim.files, &safe.files))?;
@@ -307,7 +347,7 @@ impl Engine {
                 steps.warn(format!("`{}` was left as it is: {reason}", path.display()));
             }
         }
-        self.restore_processes(record, aim.images.path(), true, steps)
+        self.restore_processes(record, aim.images.path(), true, &to.placed, entry, steps)
     }
 
     /// Makes the files what `to` says. What would be overwritten and is in no snapshot yet is kept first. Returns what was

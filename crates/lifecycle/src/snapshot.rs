@@ -13,10 +13,11 @@ use crate::dump::{DumpPlan, Taken};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::exec::exit_code;
+use crate::gpu::{GpuTaken, OffGpu};
 use crate::history::{NewCommit, UserStore};
 use crate::ingest::ingest_images;
-use crate::journal::Phase;
-use crate::record::Record;
+use crate::journal::{Entry, Phase};
+use crate::record::{Record, SessionState};
 use crate::request::SnapshotRequest;
 use crate::section::SessionSection;
 use crate::steps::{StepProgress, Steps, Watch};
@@ -32,6 +33,7 @@ pub(crate) struct Kept {
     pub(crate) commit: ObjectId,
     pub(crate) files: Listing,
     pub(crate) memory_bytes: u64,
+    pub(crate) vram_bytes: u64,
     pub(crate) new_bytes: u64,
     pub(crate) not_captured: Vec<NotCaptured>,
 }
@@ -74,6 +76,7 @@ impl Engine {
     ) -> Result<SnapshotOutcome> {
         let begun = Instant::now();
         record.living_init("be snapshotted")?;
+        self.mend(record)?;
         let store = self.inner.stores.open(record.owner.uid)?;
         if let Some(tag) = why.tag {
             store.check_new_tag(tag)?;
@@ -85,13 +88,24 @@ impl Engine {
         let policy = request.files.clone().unwrap_or_else(|| record.files.clone());
         let entry = self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None })?;
         let plan = DumpPlan { record, leave: Leave::Running, policy: &policy, named: &[], parent: &parent };
-        let taken = self.dump(&plan, &entry, &mut steps);
-        // The tree runs again, or still: from here on a crash costs the snapshot and nothing else.
-        entry.done()?;
-        let taken = taken?;
+        let mut taken = match self.dump(&plan, &entry, &mut steps) {
+            Ok(taken) => taken,
+            Err(error) => return Err(self.conclude(record, entry, error)?),
+        };
         let frozen = Duration::from_micros(taken.stats.frozen_us.into());
         let warnings = taken.warnings.clone();
-        let kept = self.keep(record, taken, &store, why, &mut steps)?;
+        let vram_bytes = taken.gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes);
+        let gpu_paused = taken.off.as_ref().map_or(Duration::ZERO, OffGpu::paused);
+        let kept = match (taken.gpu_failure.take(), taken.off.take()) {
+            (Some(failure), Some(off)) => {
+                self.keep_in_trouble(record, taken, &store, why, entry, (off, failure), &mut steps)?
+            }
+            _ => {
+                // The tree runs again: from here on a crash costs the snapshot and nothing else.
+                entry.done()?;
+                self.keep(record, taken, &store, why, &mut steps)?
+            }
+        };
         record.head = Some(kept.commit.to_string());
         self.save(record)?;
         self.running(record);
@@ -99,15 +113,59 @@ impl Engine {
         Ok(SnapshotOutcome {
             commit: kept.commit,
             frozen,
-            gpu_paused: Duration::ZERO,
+            gpu_paused,
             total: begun.elapsed(),
             memory_bytes: kept.memory_bytes,
-            vram_bytes: 0,
+            vram_bytes,
             new_bytes: kept.new_bytes,
             not_captured: kept.not_captured.iter().map(not_captured_view).collect(),
             warnings,
             steps: steps.timings(),
         })
+    }
+
+    /// Keeps a snapshot whose processes the driver would not bring back onto the GPU. Their state is whole, in their memory and
+    /// in the staged images; so it is made durable first, and then they are tried again. If they still do not come back, the
+    /// session is suspended at this snapshot, where nothing of it is lost and no GPU is held.
+    #[expect(clippy::too_many_arguments, reason = "what a snapshot needs, and what went wrong")]
+    fn keep_in_trouble(
+        &self,
+        record: &mut Record,
+        taken: Taken,
+        store: &UserStore,
+        why: &Why<'_>,
+        entry: Entry,
+        (mut off, failure): (OffGpu, LifecycleError),
+        steps: &mut Steps<'_>,
+    ) -> Result<Kept> {
+        let kept = self.keep(record, taken, store, why, steps);
+        if let Ok(kept) = &kept {
+            record.head = Some(kept.commit.to_string());
+            self.save(record)?;
+        }
+        match (kept, off.again(failure)) {
+            (Ok(kept), Ok(())) => {
+                entry.done()?;
+                Ok(kept)
+            }
+            (Err(error), Ok(())) => {
+                entry.done()?;
+                Err(error)
+            }
+            (Ok(kept), Err(failure)) => {
+                entry.enter(&Phase::Ending { safe: kept.commit.to_string(), then: None, files: true })?;
+                off.ended();
+                self.end_tree(record)?;
+                self.set_down(record, SessionState::Suspended)?;
+                entry.done()?;
+                let (session, commit) = (record.name.clone(), kept.commit.short());
+                Err(LifecycleError::SuspendedByGpu { session, commit, source: Box::new(failure) })
+            }
+            (Err(_), Err(failure)) => {
+                off.ended();
+                Err(self.conclude(record, entry, failure)?)
+            }
+        }
     }
 
     /// What the session's newest snapshot knows of files.
@@ -129,7 +187,7 @@ impl Engine {
     ) -> Result<Kept> {
         let head = record.head_id()?;
         let parent = head.map(|head| store.load(&head)).transpose()?.map(|(_, snapshot)| snapshot);
-        let Taken { staged, files, .. } = taken;
+        let Taken { staged, files, gpu, .. } = taken;
         let pins: Vec<ObjectId> = head.into_iter().collect();
         let session = store.write(&pins)?;
         let watch = steps.watch();
@@ -139,14 +197,18 @@ impl Engine {
         })?;
         let captured =
             steps.run("store files", || files.finish(&session, &StepProgress::new(watch, "store files")))?;
-        let snapshot = Snapshot::new(vec![
+        let mut sections = vec![
             ingested.memory.to_section()?,
             ingested.criu.to_section()?,
             captured.workspace.to_section()?,
             captured.outside.to_section()?,
-            HostSection { fingerprint: self.fingerprint()? }.to_section()?,
+            HostSection { fingerprint: self.fingerprint(gpu.as_ref())? }.to_section()?,
             SessionSection::of(record).to_section()?,
-        ])?;
+        ];
+        if let Some(gpu) = &gpu {
+            sections.push(gpu.section.to_section()?);
+        }
+        let snapshot = Snapshot::new(sections)?;
         let (commit, snapshot_id) = steps.run("commit", || {
             store.commit_snapshot(
                 session,
@@ -168,15 +230,19 @@ impl Engine {
             commit,
             files: Listing::of_snapshot(store.store(), &snapshot)?,
             memory_bytes: ingested.stats.memory_bytes,
+            vram_bytes: gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes),
             new_bytes: ingested.stats.new_bytes,
             not_captured: captured.not_captured,
         })
     }
 
-    /// What this machine is, for the comparison at a restore.
-    pub(crate) fn fingerprint(&self) -> Result<manifest::host::HostFingerprint> {
-        let criu_version = self.criu_version();
-        Ok(manifest::host::probe::probe(manifest::host::probe::Given { criu_version, ..Default::default() })?)
+    /// What this machine is, for the comparison at a restore. GPUs are part of it for what uses some.
+    pub(crate) fn fingerprint(&self, gpu: Option<&GpuTaken>) -> Result<manifest::host::HostFingerprint> {
+        Ok(manifest::host::probe::probe(manifest::host::probe::Given {
+            criu_version: self.criu_version(),
+            driver_version: gpu.map(|gpu| gpu.driver_version.clone()),
+            gpus: gpu.map(|gpu| gpu.gpus.clone()).unwrap_or_default(),
+        })?)
     }
 
     fn quiesce(&self, record: &Record, command: &[OsString]) -> Result<()> {

@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use jupyter_bridge::{ConnectionFile, Ports, Search, kernel_command};
 use sandbox::process::Identity;
-use sandbox::{BOX_DIR, BoxSpec, Cgroup, Forwarder, Limits, NetworkNamespace, Pasta, Root, User, as_user};
+use sandbox::{
+    BOX_DIR, BoxSpec, Cgroup, DeviceNode, Forwarder, Limits, NetworkNamespace, Pasta, Root, User, as_user,
+};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
+use crate::gpu::nodes_for;
 use crate::journal::Phase;
 use crate::place::{CONNECTION, LOG, make, make_for};
 use crate::record::{KernelRecord, MountRecord, Network, Record, SessionId, SessionState};
@@ -33,6 +36,8 @@ struct Prepared {
     env: Vec<(OsString, OsString)>,
     /// The kernelspec's name, the file for the box and the file for clients.
     kernel: Option<(String, ConnectionFile, ConnectionFile)>,
+    /// Nodes of the GPUs that it may use.
+    devices: Vec<DeviceNode>,
 }
 
 impl Engine {
@@ -50,6 +55,8 @@ impl Engine {
             check_directory(&user, directory)?;
         }
 
+        let (gpus, host) = self.grant(&request.gpus, &user)?;
+        let devices = host.map(|host| nodes_for(&host, &gpus, &user)).transpose()?.unwrap_or_default();
         let mut record = Record {
             id: id.clone(),
             thread: self.inner.stores.open(user.uid)?.free_thread(&name, id.as_str())?,
@@ -75,11 +82,12 @@ impl Engine {
             outside_copies: Vec::new(),
             attached: false,
             gpu_wish: request.gpus.clone(),
-            gpus: Vec::new(),
+            gpus,
             gpu_trouble: None,
             owner: user,
         };
         let entry = self.inner.journal.begin(&id, &Phase::Starting)?;
+        let prepared = Prepared { devices, ..prepared };
         let result = self.launch(&mut record, &request, prepared, workspace, &mut steps);
         match result {
             Ok(()) => {
@@ -136,7 +144,7 @@ impl Engine {
                 cgroup: Some(&cgroup),
                 sidecars: request.sidecars.clone(),
                 limits: Vec::new(),
-                devices: Vec::new(),
+                devices: prepared.devices,
             };
             let launched = sandbox::launch(&self.inner.program, &spec)?;
             record.mounts = launched
@@ -267,7 +275,12 @@ fn prepare(user: &User, request: &StartRequest) -> Result<Prepared> {
             if command.is_empty() {
                 return Err(LifecycleError::BadRequest { detail: "there is no command to run".to_owned() });
             }
-            Ok(Prepared { command: command.clone(), env: request.env.clone(), kernel: None })
+            Ok(Prepared {
+                command: command.clone(),
+                env: request.env.clone(),
+                kernel: None,
+                devices: Vec::new(),
+            })
         }
         Start::Kernel { spec } => {
             // Kernelspecs are the user's files, too: their rights decide what can be read.
@@ -283,7 +296,12 @@ fn prepare(user: &User, request: &StartRequest) -> Result<Prepared> {
             };
             let inside = ConnectionFile { ports, ..outside.clone() };
             let kernel = kernel_command(&spec, &Path::new(BOX_DIR).join(CONNECTION), &request.env);
-            Ok(Prepared { command: kernel.argv, env: kernel.env, kernel: Some((spec.name, inside, outside)) })
+            Ok(Prepared {
+                command: kernel.argv,
+                env: kernel.env,
+                kernel: Some((spec.name, inside, outside)),
+                devices: Vec::new(),
+            })
         }
     }
 }

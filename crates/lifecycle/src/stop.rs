@@ -127,6 +127,7 @@ impl Engine {
         record.init = None;
         record.forwarder = None;
         record.pasta = None;
+        record.gpu_trouble = None;
         record.state = state;
         self.save(record)
     }

@@ -5,10 +5,11 @@ use manifest::CommitReason;
 use crate::caller::Caller;
 use crate::engine::{Engine, memory_of};
 use crate::error::{LifecycleError, Result};
+use crate::gpu::Wanted;
 use crate::journal::Phase;
 use crate::record::SessionState;
 use crate::request::{ResumeRequest, RollbackRequest};
-use crate::rollback::Safe;
+use crate::rollback::{Safe, To};
 use crate::steps::{Steps, Watch};
 use crate::view::{SessionView, SuspendOutcome};
 
@@ -18,6 +19,7 @@ impl Engine {
         let (_held, mut record) = self.hold(caller, which, "a suspend")?;
         let mut steps = Steps::new(watch);
         let init = record.living_init("be suspended")?;
+        self.mend(&mut record)?;
         let store = self.inner.stores.open(record.owner.uid)?;
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
         let (entry, stopped, kept) =
@@ -26,7 +28,12 @@ impl Engine {
         steps.run("end the processes", || stopped.end(self, &record, &entry, &phase))?;
         self.set_down(&mut record, SessionState::Suspended)?;
         entry.done()?;
-        Ok(SuspendOutcome { commit: kept.commit, freed_bytes, freed_vram_bytes: 0, steps: steps.timings() })
+        Ok(SuspendOutcome {
+            commit: kept.commit,
+            freed_bytes,
+            freed_vram_bytes: kept.vram_bytes,
+            steps: steps.timings(),
+        })
     }
 
     /// Brings a session back from its newest snapshot.
@@ -44,6 +51,11 @@ impl Engine {
             state: record.state.as_str(),
             action,
         };
+        if record.state == SessionState::Running && record.gpu_trouble.is_some() {
+            // Its processes are there and only its work on the GPU is not: that is what is brought back.
+            steps.run("restore the GPU", || self.mend(&mut record))?;
+            return Ok(SessionView::of(&record));
+        }
         if matches!(record.state, SessionState::Running | SessionState::Starting) {
             return Err(wrong("be resumed"));
         }
@@ -51,13 +63,16 @@ impl Engine {
             return Err(wrong("be resumed: it was never snapshotted"));
         };
         let store = self.inner.stores.open(record.owner.uid)?;
-        let aim = self.aim(caller, &record, &store, head, &mut steps)?;
+        let aim = self.aim(caller, &record, &store, head, request.force, &mut steps)?;
         let back = RollbackRequest { to: head.to_string(), force: request.force, files: true };
         steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
+        let wanted = Wanted { wish: request.gpus.as_ref(), force: request.force, ends: None };
+        let placed = self.place_gpus(&record, &head.short(), aim.gpu.as_ref(), wanted)?;
         let safe = Safe { commit: head, files: aim.files.clone() };
         let phase = Phase::Restoring { commit: head.to_string(), safe: head.to_string(), files: true };
         let entry = self.inner.journal.begin(&record.id, &phase)?;
-        self.bring_up(&mut record, &store, &aim, &safe, true, entry, &mut steps)?;
+        let to = To { aim: &aim, placed };
+        self.bring_up(&mut record, &store, to, &safe, true, entry, &mut steps)?;
         Ok(SessionView::of(&record))
     }
 }

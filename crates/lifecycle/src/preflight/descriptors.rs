@@ -56,12 +56,12 @@ pub(super) fn examine(process: &Process, needs: &Needs, found: &mut Preflight) {
         let Ok(metadata) = fs::metadata(entry.path()) else { continue };
         let kind = metadata.file_type();
         if kind.is_char_device() || kind.is_block_device() {
-            device(process, &link, metadata.rdev(), kind.is_block_device(), &seen, found);
+            device(process, &link, metadata.rdev(), kind.is_block_device(), &seen, needs, found);
         } else if kind.is_file() {
             deleted(process, &link, metadata.blocks(), &seen, found);
         }
     }
-    mappings(process, found);
+    mappings(process, needs, found);
 }
 
 fn is_anonymous(link: &str) -> bool {
@@ -74,10 +74,18 @@ fn is_namespace(link: &str) -> bool {
         .any(|kind| link.starts_with(kind))
 }
 
-fn device(process: &Process, link: &str, device: u64, block: bool, seen: &str, found: &mut Preflight) {
+fn device(
+    process: &Process,
+    link: &str,
+    device: u64,
+    block: bool,
+    seen: &str,
+    needs: &Needs,
+    found: &mut Preflight,
+) {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     if major == NVIDIA_MAJOR || link.starts_with("/dev/nvidia") {
-        gpu(process, seen, found);
+        gpu(process, seen, needs, found);
     } else if block || !matches!((major, minor), (1, _) | (5, _) | (136..=143, _)) {
         found.refusals.push(process.problem(
             "a device",
@@ -87,7 +95,10 @@ fn device(process: &Process, link: &str, device: u64, block: bool, seen: &str, f
     }
 }
 
-fn gpu(process: &Process, seen: &str, found: &mut Preflight) {
+fn gpu(process: &Process, seen: &str, needs: &Needs, found: &mut Preflight) {
+    if needs.on_gpu.contains(&process.pid) {
+        return;
+    }
     let what = "a GPU in use";
     if !found.refusals.iter().any(|known| known.pid == process.pid && known.what == what) {
         found.refusals.push(process.problem(
@@ -110,13 +121,13 @@ pub(super) fn deleted(process: &Process, link: &str, blocks: u64, seen: &str, fo
     }
 }
 
-fn mappings(process: &Process, found: &mut Preflight) {
+fn mappings(process: &Process, needs: &Needs, found: &mut Preflight) {
     for line in process.read("maps").unwrap_or_default().lines() {
         let range = line.split(' ').next().unwrap_or_default();
         let Some(link) = line.splitn(6, ' ').nth(5).map(str::trim_start) else { continue };
         let seen = || format!("{range} maps {link}");
         if link.starts_with("/dev/nvidia") {
-            gpu(process, &seen(), found);
+            gpu(process, &seen(), needs, found);
         } else if link.ends_with(" (deleted)")
             && let Ok(metadata) = fs::metadata(process.directory.join("map_files").join(range))
         {

@@ -6,7 +6,7 @@
 //!
 //! What is looked at: [`descriptors`] (io_uring, userfaultfd, perf, BPF, GPUs, deleted files, connections that lead out),
 //! [`state`] (debuggers, stopped and frozen processes, vfork, other users, namespaces within), and [`room`] (mounts made
-//! inside, space on disk and in memory).
+//! inside, space on disk and in memory). What is on GPUs has a look of its own ([`crate::gpu::look`]).
 
 mod descriptors;
 mod room;
@@ -14,6 +14,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,10 @@ pub(crate) struct Needs {
     pub(crate) known_mounts: Vec<PathBuf>,
     /// Whether it lives in namespaces of its own.
     pub(crate) boxed: bool,
+    /// Processes whose GPU descriptors somebody else answers for: the driver closes them before the dump.
+    pub(crate) on_gpu: BTreeSet<i32>,
+    /// Bytes that the driver will add to the processes' memory.
+    pub(crate) vram_bytes: u64,
 }
 
 /// What was found.
@@ -118,6 +123,7 @@ fn examine(proc: &Path, init: i32, tree: &[i32], needs: &Needs) -> Preflight {
         found.memory_bytes = found.memory_bytes.saturating_add(state::private_memory(&status));
     }
     found.memory_bytes = found.memory_bytes.saturating_add(state::shared_memory(proc, tree));
+    found.memory_bytes = found.memory_bytes.saturating_add(needs.vram_bytes);
     descriptors::locks(proc, tree, &mut found);
     if needs.boxed {
         room::mounts(proc, init, needs, &mut found);

@@ -158,6 +158,8 @@ mod tests {
             uid: None,
             known_mounts: Vec::new(),
             boxed: false,
+            on_gpu: Default::default(),
+            vram_bytes: 0,
         };
         examine(&needs, &mut found).unwrap();
         assert_eq!(found.refusals.len(), 2, "{found:?}");

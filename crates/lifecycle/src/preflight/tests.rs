@@ -49,6 +49,8 @@ impl Fake {
             uid: Some(1000),
             known_mounts: vec!["/home".into()],
             boxed: true,
+            on_gpu: BTreeSet::new(),
+            vram_bytes: 0,
         };
         examine(self.directory.path(), 7, &[7, 8], &needs)
     }
@@ -115,6 +117,19 @@ fn a_gpu_is_named_once() {
     .unwrap();
     fake.refused("a GPU in use", "/dev/nvidia0");
     assert_eq!(fake.look().refusals.len(), 1);
+    // Where the driver closes them before the dump, they are in nobody's way; and their bytes need room.
+    let needs = Needs {
+        staging: "/".into(),
+        store: "/".into(),
+        staging_in_memory: false,
+        uid: Some(1000),
+        known_mounts: Vec::new(),
+        boxed: true,
+        on_gpu: [7].into(),
+        vram_bytes: 5 << 20,
+    };
+    let found = examine(fake.directory.path(), 7, &[7], &needs);
+    assert_eq!((found.refusals, found.memory_bytes), (Vec::new(), 8 << 20));
 }
 
 #[test]
@@ -217,6 +232,8 @@ fn a_real_process_passes() {
         uid: Some(rustix::process::getuid().as_raw()),
         known_mounts: Vec::new(),
         boxed: false,
+        on_gpu: BTreeSet::new(),
+        vram_bytes: 0,
     };
     let found = look(pid, &needs);
     let other = look(pid, &Needs { uid: Some(4_000_000), ..needs });

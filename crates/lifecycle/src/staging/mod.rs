@@ -72,17 +72,23 @@ impl Stages {
     /// A new directory for images of about so many bytes of memory, where they are written with the shortest pause. Refused
     /// if they fit nowhere.
     pub(crate) fn stage(&self, memory_bytes: u64) -> Result<Staged> {
+        self.stage_beside(memory_bytes, 0)
+    }
+
+    /// The same where the processes themselves are about to need so many bytes more of the machine's memory.
+    pub(crate) fn stage_beside(&self, memory_bytes: u64, soon_used: u64) -> Result<Staged> {
         let bytes = memory_bytes.saturating_add(memory_bytes / 64).saturating_add(OVERHEAD);
         let shared = &self.shared;
         // Held until the promise is made: two at once must not be promised the same room.
         let mut promised = shared.promised.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut room = shared.room(*promised)?;
+        let with_those = |promised: (u64, u64)| (promised.0, promised.1.saturating_add(soon_used));
+        let mut room = shared.room(with_those(*promised))?;
         if bytes > room.quick_disk && (bytes > room.memory || bytes > room.disk) {
             // Images that are only kept for convenience make way.
             for (medium, free) in [(Medium::Memory, room.memory), (Medium::Disk, room.disk)] {
                 shared.make_room(medium, bytes.saturating_sub(free));
             }
-            room = shared.room(*promised)?;
+            room = shared.room(with_those(*promised))?;
         }
         let no_room = || LifecycleError::NoRoom {
             path: shared.staging(Medium::Disk),

@@ -1,0 +1,166 @@
+//! Processes that somebody left locked or off the GPU come back.
+//!
+//! Three ways lead here: the daemon was killed, and the journal names the processes; the driver would not bring them back, and the
+//! record says so (`gpu_trouble`); or a call to the driver hangs, and nobody can say what it will do. In all three the journal's
+//! entry is still there. First the workers of an earlier daemon are waited for, since a call that is under way must not be cut
+//! short or raced; then each process is asked what it is and brought back from there.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sandbox::process::{self, Identity};
+
+use super::stage::still;
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+use crate::journal::{Entry, GpuNotes};
+use crate::record::{Record, SessionId};
+
+/// How long a worker of an earlier daemon may still be in a call. It ends by itself when the call does.
+const WORKER_LIMIT: Duration = Duration::from_secs(120);
+/// How soon to look again whether a call that hangs has ended.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Workers that were waited for in vain: one that hangs is waited for once, not once for each session.
+#[derive(Default, Debug)]
+pub(crate) struct Gone {
+    hang: Mutex<BTreeSet<Identity>>,
+}
+
+impl Gone {
+    fn wait(&self, worker: Identity) {
+        let hangs = || self.hang.lock().unwrap_or_else(PoisonError::into_inner);
+        if hangs().contains(&worker) || !worker.is_alive() {
+            return;
+        }
+        if !worker.wait_gone(WORKER_LIMIT) {
+            hangs().insert(worker);
+        }
+    }
+}
+
+impl Engine {
+    /// Waits for workers of an earlier daemon. They are never killed.
+    pub(crate) fn wait_for_gpu_workers(&self, notes: &GpuNotes) {
+        for worker in &notes.gpu_workers {
+            self.inner.gone.wait(*worker);
+        }
+    }
+
+    /// Brings the processes of these notes back to RUNNING.
+    pub(crate) fn back_from_notes(&self, notes: &GpuNotes) -> Result<()> {
+        self.wait_for_gpu_workers(notes);
+        let pids: Vec<i32> =
+            notes.gpu.iter().filter(|one| one.is_alive()).map(|identity| identity.pid).collect();
+        if pids.is_empty() {
+            return Ok(());
+        }
+        Ok(still(&self.inner.gpus.driver()?, &pids)?)
+    }
+
+    /// The same for a tree of which nothing was noted, or what was noted cannot be read.
+    pub(crate) fn back_from_anywhere(&self, record: &Record) -> Result<()> {
+        let gpus = &self.inner.gpus;
+        let Some(init) = record.init.filter(Identity::is_alive) else { return Ok(()) };
+        if !gpus.present() {
+            return Ok(());
+        }
+        let pids: Vec<i32> = process::tree(init.pid)?.iter().map(|process| process.pid).collect();
+        let driver = gpus.driver()?;
+        let cuda: Vec<i32> = driver.find(&pids)?.iter().map(|process| process.pid).collect();
+        Ok(still(&driver, &cuda)?)
+    }
+
+    /// Ends an operation that failed. If it left processes off the GPU, its entry stays in the journal and the record says why;
+    /// else the entry goes away.
+    pub(crate) fn conclude(
+        &self,
+        record: &mut Record,
+        entry: Entry,
+        error: LifecycleError,
+    ) -> Result<LifecycleError> {
+        if !matches!(error, LifecycleError::GpuStuck { .. }) {
+            entry.done()?;
+            return Ok(error);
+        }
+        record.gpu_trouble = Some(explain(&error));
+        self.save(record)?;
+        self.mend_later(&record.id);
+        Ok(error)
+    }
+
+    /// Tries again to bring a session's processes back to the GPU, if they are not there.
+    pub(crate) fn mend(&self, record: &mut Record) -> Result<()> {
+        if record.gpu_trouble.is_none() {
+            return Ok(());
+        }
+        let entry = self.inner.journal.reopen(&record.id)?;
+        let result = match &entry {
+            Some(entry) => self.back_from_notes(&entry.notes()),
+            None => self.back_from_anywhere(record),
+        };
+        match result {
+            Ok(()) => {
+                record.gpu_trouble = None;
+                self.save(record)?;
+                entry.map_or(Ok(()), Entry::done)
+            }
+            Err(error) => {
+                record.gpu_trouble = Some(explain(&error));
+                self.save(record)?;
+                Err(LifecycleError::GpuStuck { pids: Vec::new(), source: Box::new(error) })
+            }
+        }
+    }
+
+    /// A call to the driver hangs: when it has ended, the session is looked after. Without a thread the next operation does it.
+    fn mend_later(&self, id: &SessionId) {
+        let hangs = |engine: &Self| {
+            engine.inner.gpus.driver_in_use().is_some_and(|driver| !driver.abandoned().is_empty())
+        };
+        if !hangs(self) {
+            return;
+        }
+        let (weak, id) = (Arc::downgrade(&self.inner), id.clone());
+        let begun = Instant::now();
+        let wait = move || {
+            loop {
+                // A little longer each time: a call that has hung for an hour may hang for another.
+                std::thread::sleep(AGAIN.max(begun.elapsed() / 100));
+                let Some(inner) = weak.upgrade() else { return };
+                let engine = Self { inner };
+                let record = engine.records().get(&id).cloned();
+                let Some(record) = record.filter(|record| record.gpu_trouble.is_some()) else { return };
+                if hangs(&engine) {
+                    continue;
+                }
+                let Ok(_held) = engine.inner.locks.take(&id, &record.name, "its return to the GPU") else {
+                    continue;
+                };
+                let record = engine.records().get(&id).cloned();
+                if let Some(mut record) = record {
+                    // What it says is in the record.
+                    let _said = engine.mend(&mut record);
+                }
+                return;
+            }
+        };
+        let _later = std::thread::Builder::new().name("gpu".to_owned()).spawn(wait);
+    }
+}
+
+/// The error with its causes, in one line.
+pub(crate) fn explain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,74 @@
+//! From what people write (`all`, `none`, `0`, `GPU-5a…`) to UUIDs.
+
+use gpu_detect::{Host, HostGpu};
+
+use crate::error::{LifecycleError, Result};
+use crate::request::GpuWish;
+
+/// The GPUs that are meant, each once, in the order of the machine for all and of the list for a list.
+pub(crate) fn resolve(wish: &GpuWish, host: &Host) -> Result<Vec<String>> {
+    match wish {
+        GpuWish::All => Ok(host.gpus.iter().map(|gpu| gpu.uuid.clone()).collect()),
+        GpuWish::None => Ok(Vec::new()),
+        GpuWish::List(names) => {
+            let mut found: Vec<String> = Vec::new();
+            for name in names {
+                let uuid = one(name, host)?;
+                if !found.contains(&uuid) {
+                    found.push(uuid);
+                }
+            }
+            Ok(found)
+        }
+    }
+}
+
+fn one(name: &str, host: &Host) -> Result<String> {
+    let wrong = |detail: String| Err(LifecycleError::BadRequest { detail });
+    let list = |gpus: &[&HostGpu]| {
+        let names: Vec<String> = gpus.iter().map(|gpu| format!("{} ({})", gpu.index, gpu.uuid)).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    let word = name.trim();
+    let fits: Vec<&HostGpu> = match word.parse::<u32>() {
+        Ok(index) => host.gpus.iter().filter(|gpu| gpu.index == index).collect(),
+        Err(_) => {
+            let begins = |gpu: &&HostGpu| {
+                let uuid = gpu.uuid.to_ascii_lowercase();
+                let word = word.to_ascii_lowercase();
+                uuid == word || (word.len() > "gpu-".len() && uuid.starts_with(&word))
+            };
+            host.gpus.iter().filter(begins).collect()
+        }
+    };
+    match fits.as_slice() {
+        [gpu] => Ok(gpu.uuid.clone()),
+        [] => {
+            let all: Vec<&HostGpu> = host.gpus.iter().collect();
+            wrong(format!("there is no GPU `{name}` here; there are: {}", list(&all)))
+        }
+        several => wrong(format!("`{name}` fits several GPUs: {}", list(several))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> Host {
+        let gpu = |index: u32, uuid: &str| HostGpu { index, uuid: uuid.to_owned(), ..HostGpu::default() };
+        Host { gpus: vec![gpu(0, "GPU-aa11"), gpu(1, "GPU-aa22"), gpu(2, "GPU-0b33")], ..Host::default() }
+    }
+
+    #[test]
+    fn gpus_are_named_by_number_uuid_or_its_beginning() {
+        let list = |names: &[&str]| GpuWish::List(names.iter().map(|name| (*name).to_owned()).collect());
+        let say = |names: &[&str]| resolve(&list(names), &host());
+        assert_eq!(resolve(&GpuWish::All, &host()).unwrap(), ["GPU-aa11", "GPU-aa22", "GPU-0b33"]);
+        assert_eq!(resolve(&GpuWish::None, &host()).unwrap(), Vec::<String>::new());
+        assert_eq!(say(&["2", "GPU-AA11", "gpu-0b"]).unwrap(), ["GPU-0b33", "GPU-aa11"]);
+        for wrong in ["3", "GPU-aa", "GPU-ff", "GPU-", "", "-1", "all"] {
+            assert_eq!(say(&[wrong]).unwrap_err().code(), "IJ-L015", "{wrong}");
+        }
+    }
+}
