@@ -10,3 +10,4 @@ pub mod files;
 pub mod links;
 pub mod manifests;
 pub mod metadata;
+pub mod unsafe_code;

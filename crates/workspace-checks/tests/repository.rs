@@ -9,7 +9,7 @@ use std::process::Command;
 
 use workspace_checks::files::{self, TextFile};
 use workspace_checks::metadata::Metadata;
-use workspace_checks::{arrows, errors, links, manifests};
+use workspace_checks::{arrows, errors, links, manifests, unsafe_code};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -98,6 +98,14 @@ fn every_error_code_has_a_page() {
         .filter(|file| file.path.starts_with("docs/errors"))
         .partition::<Vec<_>, _>(|file| file.path.ends_with("README.md"));
     nothing(errors::broken_pages(&sources, &pages, &index[0].text));
+}
+
+#[test]
+fn unsafe_stands_only_where_c_is_spoken() {
+    let sources = files::below(&root(), ".rs").unwrap();
+    let speaks_c = |file: &TextFile| file.path.starts_with("crates/checkpoint-cuda/src/sys");
+    assert!(sources.iter().any(speaks_c), "the FFI was not found");
+    nothing(unsafe_code::outside_the_fence(&sources));
 }
 
 #[test]
