@@ -43,11 +43,8 @@ enum Command {
     Fill { gpu: u32, bytes: Option<u64> },
     /// Everything that the server knows.
     Status,
-    /// Processes that NVML lists with 0 bytes.
-    Nvml {
-        #[serde(rename = "zero-byte-pids", default)]
-        zero_byte_pids: Vec<i32>,
-    },
+    /// What NVML says: some of [`crate::nvml::Settings`].
+    Nvml(Value),
     /// Plays another driver.
     Level { level: u32 },
     /// The state of any process is answered.
@@ -152,7 +149,7 @@ fn obey(server: &Server, command: Command) -> Result<Value, String> {
             return Ok(json!({ "ok": true, "bytes": filled }));
         }
         Command::Status => return Ok(status(server)),
-        Command::Nvml { zero_byte_pids } => lock(&server.whims).zero_byte_pids = zero_byte_pids,
+        Command::Nvml(settings) => server.set_nvml(&settings)?,
         Command::Level { level } => {
             server.set_level(Level::new(level).ok_or_else(|| format!("there is no level {level}"))?);
         }

@@ -19,8 +19,6 @@ pub use self::script::{Action, Call, Faults, Held, Phase, Question, Rule, Verdic
 pub(crate) struct Whims {
     /// The state of processes without CUDA is answered, as RUNNING.
     pub(crate) get_state_lies: bool,
-    /// Processes that NVML lists though they hold nothing.
-    pub(crate) zero_byte_pids: Vec<i32>,
     /// Bytes of each GPU that nobody can have.
     pub(crate) filled: std::collections::BTreeMap<u32, u64>,
 }
