@@ -177,13 +177,17 @@ class Gpu:
         """Whether a call came to a fault that holds it, in that time."""
         return bool(self.control("await-hold", limit=seconds + 10, seconds=seconds)["held"])
 
-    def lose(self, gpu):
-        """A GPU falls off the bus."""
-        self.control("lose", gpu=gpu)
+    def lose(self, gpu, lost=True):
+        """A GPU falls off the bus, or comes back."""
+        self.control("lose", gpu=gpu, lost=lost)
 
     def fill(self, gpu, size):
         """Somebody else takes that many bytes of a GPU; 0 gives them back."""
         self.control("fill", gpu=gpu, bytes=size)
+
+    def nvml(self, **settings):
+        """What NVML is to say, by the names of `nvml::Settings`."""
+        self.control("nvml", **{name.replace("_", "-"): value for name, value in settings.items()})
 
     def set_level(self, level):
         """Another driver from now on."""
