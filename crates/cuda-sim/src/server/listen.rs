@@ -117,7 +117,7 @@ impl Server {
         // The peer waits for our answer: the pid cannot be another's by now.
         let number = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
         let pidfd = pidfd_open(number, PidfdFlags::empty())?;
-        let process = Process::new(pid, pidfd.try_clone()?);
+        let process = Process::new(pid, pidfd.try_clone()?, self.faults.clone());
         lock(&self.processes).insert(pid, process.clone());
         let (server, watched) = (self.clone(), process.clone());
         std::thread::Builder::new().name("watch".to_owned()).spawn(move || {

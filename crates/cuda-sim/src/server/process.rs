@@ -10,6 +10,7 @@ use super::stream::NON_BLOCKING;
 use super::{AddressSpace, Gpu, Physical, Stream, Task, Ticket, lock};
 use crate::checkpoint::state::State;
 use crate::code::{Code, Result};
+use crate::faults::{Call, Faults, Phase, Question, Verdict};
 
 /// A context of a process.
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ pub struct Process {
     pub pid: i32,
     /// Tells when the process has ended.
     pub pidfd: OwnedFd,
+    /// What is to go wrong with its work.
+    faults: Faults,
     /// What its helper said last; `None` until it uses CUDA.
     state: Mutex<Option<State>>,
     ended: AtomicBool,
@@ -62,10 +65,11 @@ pub(super) struct Tables {
 }
 
 impl Process {
-    pub(super) fn new(pid: i32, pidfd: OwnedFd) -> Arc<Self> {
+    pub(super) fn new(pid: i32, pidfd: OwnedFd, faults: Faults) -> Arc<Self> {
         Arc::new(Self {
             pid,
             pidfd,
+            faults,
             state: Mutex::default(),
             ended: AtomicBool::new(false),
             space: RwLock::default(),
@@ -162,7 +166,10 @@ impl Process {
     ) -> Result<Ticket> {
         let stream = self.stream(stream)?;
         let owner = self.clone();
-        let task: Task = Box::new(move || if owner.ended() { Err(Code::DEINITIALIZED) } else { task() });
+        let task: Task = Box::new(move || {
+            owner.meet()?;
+            if owner.ended() { Err(Code::DEINITIALIZED) } else { task() }
+        });
         // Held while submitting: the order of tickets between streams is the order of calls.
         let tables = lock(&self.tables);
         if stream.id == stream.context {
@@ -175,6 +182,15 @@ impl Process {
         }
         after.retain(|ticket| !ticket.done());
         Ok(stream.submit(after, task))
+    }
+
+    /// Asks the script before work is done.
+    fn meet(&self) -> Result<()> {
+        let question = Question { call: Call::Memory, phase: Phase::Before, pid: self.pid, caller: None };
+        match self.faults.meet(question, &|| self.ended()) {
+            Verdict::Code(code) => Err(Code(code)),
+            Verdict::Go | Verdict::Terminal | Verdict::Then304 => Ok(()),
+        }
     }
 
     /// Waits for the work of all streams (of a context); false if it takes longer.
