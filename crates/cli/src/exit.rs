@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use cas_core::{Class, StoreError};
+use gpu_detect::DetectError;
 use manifest::ManifestError;
 
 use crate::error::{CliError, DaemonError};
@@ -58,6 +59,9 @@ impl Facts {
             if let Some(cause) = cause.downcast_ref::<ManifestError>() {
                 return Self::new(of_class(cause.class()), cause.code(), cause.hint());
             }
+            if let Some(cause) = cause.downcast_ref::<DetectError>() {
+                return Self::new(of_detect(cause), cause.code(), cause.hint().as_deref());
+            }
         }
         Self { exit: Code::Failed as u8, code: None, hint: None, more_causes: Vec::new() }
     }
@@ -108,6 +112,13 @@ fn of_store(error: &StoreError) -> Code {
         StoreError::RefMissing { .. } => Code::NotFound,
         busy if busy.is_busy() => Code::Busy,
         other => of_class(other.class()),
+    }
+}
+
+const fn of_detect(error: &DetectError) -> Code {
+    match error {
+        DetectError::NoProcess { .. } => Code::NotFound,
+        _ => Code::Failed,
     }
 }
 

@@ -41,6 +41,12 @@ impl Style {
         Self { colour }
     }
 
+    /// None, for tests.
+    #[cfg(test)]
+    pub(crate) const fn plain() -> Self {
+        Self { colour: false }
+    }
+
     fn paint(self, code: &str, text: &str) -> String {
         if self.colour && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }

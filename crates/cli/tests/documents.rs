@@ -82,6 +82,7 @@ const COMMANDS: &[&[&str]] = &[
     &["restore"],
     &["events"],
     &["doctor"],
+    &["detect"],
     &["store"],
     &["store", "init"],
     &["store", "stat"],

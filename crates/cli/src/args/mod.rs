@@ -1,6 +1,7 @@
 //! What can be typed. Only types and their help: nothing here looks at a store.
 
 mod debug;
+mod detect;
 mod history;
 mod machine;
 mod session;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use debug::{CommitArgs, DebugCommand};
+pub(crate) use detect::{DetectArgs, DetectFormat};
 pub(crate) use history::{CatArgs, LogArgs, ShowArgs, TagArgs, number};
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs};
 pub(crate) use session::{
@@ -158,6 +160,7 @@ pub(crate) enum Command {
   infinijup store verify"
     )]
     Store(StoreCommand),
+    Detect(DetectArgs),
     Log(LogArgs),
     Show(ShowArgs),
     Cat(CatArgs),

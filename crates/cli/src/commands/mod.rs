@@ -3,6 +3,7 @@
 mod cat;
 mod completions;
 mod debug;
+mod detect;
 mod export;
 mod gc;
 mod import;
@@ -22,13 +23,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::args::{Cli, Command, DebugCommand, StoreCommand};
+use crate::args::{Cli, Command, DebugCommand, DetectFormat, StoreCommand};
 use crate::context::Context;
 use crate::exit::{self, Code, Facts};
 
 /// Runs a command and tells how it went.
 pub(crate) fn run(cli: Cli) -> ExitCode {
-    let context = Context::new(cli.global);
+    let mut global = cli.global;
+    global.json |= matches!(&cli.command, Command::Detect(args) if args.format == DetectFormat::Json);
+    let context = Context::new(global);
     // What was printed before a failure still counts.
     let ran = dispatch(&context, cli.command);
     let flushed = context.printer.flush().map_err(anyhow::Error::from);
@@ -52,6 +55,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Store(StoreCommand::Gc(args)) => gc::run(context, &args),
         Command::Store(StoreCommand::Rebuild) => rebuild::run(context),
         Command::Store(StoreCommand::RotateKeys(args)) => rotate_keys::run(context, &args),
+        Command::Detect(args) => detect::run(context, &args),
         Command::Log(args) => log::run(context, &args),
         Command::Show(args) => show::run(context, &args),
         Command::Cat(args) => cat::run(context, &args),
