@@ -11,6 +11,9 @@ mod checkpoint;
 mod context;
 mod device;
 mod event;
+mod function;
+mod launch;
+mod link;
 mod memory;
 mod module;
 mod nvml;
@@ -63,6 +66,9 @@ fn exports() -> impl Iterator<Item = &'static Export> {
         stream::EXPORTS,
         event::EXPORTS,
         module::EXPORTS,
+        function::EXPORTS,
+        launch::EXPORTS,
+        link::EXPORTS,
         checkpoint::EXPORTS,
         proc_address::EXPORTS,
         stubs::EXPORTS,

@@ -51,6 +51,11 @@ impl<T: Copy> In<T> {
 }
 
 impl<T> In<T> {
+    /// NULL.
+    pub(crate) const fn null() -> Self {
+        Self(std::ptr::null())
+    }
+
     /// The address, for those that only pass it on.
     pub(crate) fn address(self) -> u64 {
         self.0 as u64

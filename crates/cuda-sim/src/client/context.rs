@@ -113,6 +113,7 @@ impl Call {
         }
         tables.streams.retain(|_, stream| stream.context != context);
         tables.events.retain(|_, owner| *owner != context);
+        tables.modules.forget(context);
         STACK.with_borrow_mut(|stack| {
             if stack.last() == Some(&context) {
                 stack.pop();

@@ -19,6 +19,7 @@ mod channel;
 pub mod context;
 pub mod gate;
 mod memory;
+pub mod modules;
 mod stream;
 pub mod tables;
 pub mod vmm;

@@ -146,6 +146,8 @@ pub struct Tables {
     pub pools: HashMap<u64, MemoryPool>,
     /// The pool that `cuMemAllocAsync` takes, by ordinal, where it was set.
     pub current_pools: HashMap<usize, u64>,
+    /// Modules, libraries, functions.
+    pub modules: super::modules::Modules,
     /// Addresses for allocations.
     pub addresses: Addresses,
     last: u64,

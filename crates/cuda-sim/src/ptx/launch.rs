@@ -5,15 +5,13 @@
 //! exchange once all lanes that it names are there, a barrier once all threads are), and the next phase begins. That is one of the
 //! orders that a GPU may choose, and always the same one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::Module;
 use super::memory::{Fault, Memory};
 use super::op::{Const, NONE, Op, Reduce, WarpKind, WarpSite};
 use super::thread::{QUANTUM, Stop, Thread, World};
 
 /// What to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Launch<'l> {
     /// Blocks along x, y, z.
     pub blocks: [u32; 3],
@@ -27,8 +25,8 @@ pub struct Launch<'l> {
     pub globals: &'l [u64],
     /// Instructions of all threads together, after which the launch counts as endless.
     pub budget: u64,
-    /// Set from outside when nobody waits for the result any more.
-    pub stop: Option<&'l AtomicBool>,
+    /// Asked from time to time: does nobody wait for the result any more?
+    pub stop: Option<&'l dyn Fn() -> bool>,
 }
 
 pub(super) struct Grid<'l> {
@@ -41,7 +39,7 @@ pub(super) struct Grid<'l> {
     /// The registers that each function starts with.
     pub(super) templates: Vec<Vec<u64>>,
     budget: u64,
-    stop: Option<&'l AtomicBool>,
+    stop: Option<&'l dyn Fn() -> bool>,
 }
 
 impl Grid<'_> {
@@ -61,7 +59,7 @@ impl Grid<'_> {
 impl<M> World<'_, M> {
     /// Takes the next portion of the budget.
     pub(super) fn refill(&mut self) -> Result<(), Fault> {
-        if self.grid.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        if self.grid.stop.is_some_and(|stop| stop()) {
             return Err(Fault::Stopped { kernel: self.grid.name() });
         }
         self.left = QUANTUM.min(self.grid.budget - self.spent);
@@ -75,27 +73,40 @@ impl<M> World<'_, M> {
 }
 
 impl Module {
-    /// Runs entry `entry` on `memory`.
-    pub fn launch<M: Memory>(&self, entry: u32, launch: &Launch<'_>, memory: &mut M) -> Result<(), Fault> {
+    /// Can this entry be launched so?
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`].
+    pub fn check(&self, entry: u32, launch: &Launch<'_>) -> Result<(), Fault> {
         let Some(function) = self.functions.get(entry as usize).filter(|function| function.entry) else {
             return Err(Fault::Invalid { kernel: entry.to_string(), why: "there is no such entry" });
         };
-        let invalid = |why| Fault::Invalid { kernel: function.name.clone(), why };
+        let invalid = |why| Err(Fault::Invalid { kernel: function.name.clone(), why });
         let threads =
             launch.threads.iter().try_fold(1_u32, |all, axis| all.checked_mul(*axis)).unwrap_or(u32::MAX);
         if !(1..=1024).contains(&threads) || launch.blocks.contains(&0) {
-            return Err(invalid("dimensions out of range"));
+            return invalid("dimensions out of range");
         }
         if function.most_threads.is_some_and(|most| threads > most) {
-            return Err(invalid("more threads than the kernel was compiled for"));
+            return invalid("more threads than the kernel was compiled for");
         }
         if launch.arguments.len() != self.parameter_bytes(entry) || launch.globals.len() != self.globals.len()
         {
-            return Err(invalid("arguments of another size"));
+            return invalid("arguments of another size");
         }
         if launch.dynamic_shared > 1 << 20 {
-            return Err(invalid("too much shared memory"));
+            return invalid("too much shared memory");
         }
+        Ok(())
+    }
+
+    /// Runs entry `entry` on `memory`.
+    ///
+    /// # Errors
+    /// What the kernel did.
+    pub fn launch<M: Memory>(&self, entry: u32, launch: &Launch<'_>, memory: &mut M) -> Result<(), Fault> {
+        self.check(entry, launch)?;
+        let threads: u32 = launch.threads.iter().product();
         let grid = Grid {
             module: self,
             entry,

@@ -15,12 +15,7 @@ pub trait Memory {
     /// Writes the low `size` bytes of `value` at `address`.
     fn store(&mut self, address: u64, size: usize, value: u64) -> Result<(), Illegal>;
     /// Replaces a value and returns the old one. Memory that several launches share must make this one step.
-    fn update(
-        &mut self,
-        address: u64,
-        size: usize,
-        change: &mut dyn FnMut(u64) -> u64,
-    ) -> Result<u64, Illegal> {
+    fn update(&mut self, address: u64, size: usize, change: &dyn Fn(u64) -> u64) -> Result<u64, Illegal> {
         let old = self.load(address, size)?;
         self.store(address, size, change(old))?;
         Ok(old)
@@ -88,7 +83,7 @@ pub enum Fault {
 
 impl Fault {
     /// The `CUresult` that the driver would give.
-    pub fn code(&self) -> u32 {
+    pub fn code(&self) -> i32 {
         match self {
             Self::IllegalAddress { .. } => 700,
             Self::Misaligned { .. } => 716,

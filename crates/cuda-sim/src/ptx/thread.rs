@@ -256,7 +256,7 @@ impl Lane<'_> {
                 Op::Store { place, a } => self.store(world, place, self.get(a))?,
                 Op::Atomic { place, f, d, b, c } => {
                     let (b, c) = (self.get(b), self.get(c));
-                    let old = self.update(world, place, &mut |old| f(old, b, c))?;
+                    let old = self.update(world, place, &|old| f(old, b, c))?;
                     self.put(d, old);
                 }
                 Op::Branch { to } => self.pc = to as usize,
@@ -342,7 +342,7 @@ impl Lane<'_> {
         &mut self,
         world: &mut World<'_, M>,
         place: Place,
-        change: &mut dyn FnMut(u64) -> u64,
+        change: &dyn Fn(u64) -> u64,
     ) -> Result<u64, Fault> {
         let (space, address) = self.resolve(world, place)?;
         if matches!(space, Space::Shared | Space::Stack) {

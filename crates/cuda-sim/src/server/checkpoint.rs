@@ -109,6 +109,7 @@ fn describe(process: &Process, memory: &[Arc<Physical>], pieces: Vec<Piece>) -> 
         EventImage { event: *event, flags: known.flags, ago }
     });
     image.events = events.collect();
+    image.modules = super::module::export(&tables);
     Ok(image)
 }
 
@@ -141,6 +142,7 @@ fn load(server: &Server, process: &Process, image: &Image, from: &[u64], gpus: &
     for event in &image.events {
         tables.events.insert(event.event, remembered(event, &tables));
     }
+    super::module::import(&mut tables, &image.modules)?;
     for (handle, position) in &image.handles {
         tables.handles.insert(*handle, piece(*position)?);
     }

@@ -158,6 +158,7 @@ fn context_destroy(process: &Arc<Process>, context: u64) {
     let mut tables = lock(&process.tables);
     tables.contexts.remove(&context);
     tables.streams.retain(|_, stream| stream.context != context);
+    tables.modules.retain(|_, module| module.context != context);
     drop(tables);
     process.space_mut().retain(|_, mapping| mapping.context != Some(context));
 }

@@ -29,6 +29,7 @@ mod stream;
 pub use crate::abi::sys::region::Region;
 pub use gpu::Gpu;
 pub use listen::{Listening, listen};
+pub(crate) use module::log;
 pub use process::{Context, Process};
 pub use space::{AddressSpace, Mapping, Physical, Piece};
 pub use stream::{NON_BLOCKING, Stream, Task, Ticket};

@@ -62,6 +62,7 @@ pub(super) struct Tables {
     pub(super) streams: HashMap<u64, Arc<Stream>>,
     pub(super) events: HashMap<u64, Event>,
     pub(super) handles: HashMap<u64, Arc<Physical>>,
+    pub(super) modules: HashMap<u64, super::module::Loaded>,
 }
 
 impl Process {

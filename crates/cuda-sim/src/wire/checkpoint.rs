@@ -3,7 +3,6 @@
 //! Whoever makes a checkpoint call asks [`Checkpoint::Begin`] first. The rest is said by the helper thread of the process
 //! that is being checkpointed.
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::checkpoint::state::State;
 use crate::code::Code;
@@ -81,7 +80,7 @@ pub struct Image {
     /// Address and length of host memory that kernels may touch.
     pub host: Vec<(u64, u64)>,
     /// Modules.
-    pub modules: Value,
+    pub modules: Vec<super::ModuleImage>,
 }
 
 /// An event.

@@ -17,7 +17,7 @@ mod nvml;
 
 pub use self::checkpoint::{Begun, Checkpoint, EventImage, Image, MapImage, Piece};
 pub use self::core::{Core, End, GpuInfo, Host, MemoryInfo, Span};
-pub use self::module::Module;
+pub use self::module::{Module, ModuleImage};
 pub use self::nvml::{Card, Machine, Nvml, Use};
 
 /// No frame is longer: the largest things in one are PTX texts and tables of allocations.
