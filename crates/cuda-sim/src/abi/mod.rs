@@ -16,7 +16,7 @@ mod launch;
 mod link;
 mod memory;
 mod module;
-mod nvml;
+pub(crate) mod nvml;
 mod pointers;
 mod proc_address;
 mod proc_table;

@@ -17,6 +17,12 @@ pub use library::{Device, device, device_at, init, machine, shutdown, with_uuid}
 pub(crate) use library::{initialised, set_persistence};
 pub use status::{Result, Status};
 
+/// The structures of our C interface: C's name of one, our size of it, C's name of a field, our offset of it.
+#[must_use]
+pub fn layouts() -> Vec<(&'static str, usize, &'static str, usize)> {
+    crate::abi::nvml::layouts()
+}
+
 /// What the control socket can make NVML say: `{"do": "nvml", …}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]

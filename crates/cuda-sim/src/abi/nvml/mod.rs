@@ -10,14 +10,14 @@ use crate::wire::Card;
 
 mod device;
 mod instances;
+mod layout;
 mod links;
 mod processes;
 mod stubs;
 mod system;
 mod types;
 
-#[cfg(test)]
-mod layout;
+pub(crate) use layout::layouts;
 
 /// `nvmlDevice_t`: a number of ours, never followed.
 #[repr(transparent)]
