@@ -5,10 +5,11 @@
 //! and the primary contexts of all GPUs of the target. Which GPU a piece is on is known only by its stream, whose context is
 //! that GPU's primary context.
 //!
-//! An operation that has begun must be completed whatever happens to the copy: the target hangs in between otherwise. So a
-//! failed copy is remembered, the operation completed, and then the failure told; the caller reads the state and goes on from
-//! there.
+//! An operation that has begun must be completed whatever happens to the copy: the target hangs in between otherwise, and there
+//! is no call to go back. A checkpoint whose bytes do not go into their files (the disk is full) would then lose them. So they
+//! are kept in memory instead, the operation is completed, and the process restored at once: LOCKED, as if nothing had been.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -29,7 +30,7 @@ pub(crate) enum Moved {
     Done,
     /// The driver said no.
     Code(i32),
-    /// The copy failed; the driver's operation was completed all the same.
+    /// The copy failed; the driver's operation was completed all the same. The state says what the process is now.
     Failed(String),
 }
 
@@ -40,15 +41,55 @@ impl From<Result<(), i32>> for Moved {
 }
 
 impl Library {
-    /// Checkpoints `pid` with its device memory in `directory`, one file a GPU.
+    /// Checkpoints `pid` with its device memory in `directory`, one file a GPU. If a file cannot be written, the process is
+    /// LOCKED again.
     pub(crate) fn checkpoint_to(&self, pid: i32, directory: &Path) -> Moved {
         self.with_contexts(|copies, devices| {
             let mut info = ptr::null_mut();
             if let Err(code) = self.checkpoint_with(pid, &mut info) {
                 return Moved::Code(code);
             }
-            finish(copies, devices, info, |piece, device| save(copies, piece, &file(directory, device.uuid)))
+            let mut in_memory: HashMap<GpuUuid, Vec<u8>> = HashMap::new();
+            let mut trouble = None;
+            let moved = finish(copies, devices, info, |piece, device| {
+                if let Err(detail) = save(copies, piece, &file(directory, device.uuid)) {
+                    trouble.get_or_insert(detail);
+                    in_memory.insert(device.uuid, keep(copies, piece)?);
+                }
+                Ok(())
+            });
+            match (moved, trouble) {
+                (Moved::Done, Some(detail)) => {
+                    self.go_back(pid, copies, devices, directory, &in_memory, &detail)
+                }
+                (moved, _) => moved,
+            }
         })
+    }
+
+    /// Restores a process whose checkpoint did not all get into its files.
+    fn go_back(
+        &self,
+        pid: i32,
+        copies: &Copies,
+        devices: &[Device],
+        directory: &Path,
+        in_memory: &HashMap<GpuUuid, Vec<u8>>,
+        detail: &str,
+    ) -> Moved {
+        let mut info = ptr::null_mut();
+        let moved = match self.restore_with(pid, &[], &raw mut info) {
+            Err(code) => Moved::Code(code),
+            Ok(()) => finish(copies, devices, info, |piece, device| match in_memory.get(&device.uuid) {
+                Some(bytes) => load(copies, piece, &mut bytes.as_slice(), bytes.len() as u64, "memory"),
+                None => load_file(copies, piece, &file(directory, device.uuid)),
+            }),
+        };
+        match moved {
+            Moved::Done => Moved::Failed(detail.to_owned()),
+            Moved::Code(code) => Moved::Failed(format!("{detail}; and it could not be restored ({code})")),
+            Moved::Failed(more) => Moved::Failed(format!("{detail}; and it could not be restored: {more}")),
+        }
     }
 
     /// Restores `pid` from what [`Library::checkpoint_to`] wrote.
@@ -61,7 +102,7 @@ impl Library {
             // A file bears the name of the GPU that the bytes came from.
             let old = |new: GpuUuid| pairs.iter().find(|pair| pair.1 == new).map_or(new, |pair| pair.0);
             finish(copies, devices, info, |piece, device| {
-                load(copies, piece, &file(directory, old(device.uuid)))
+                load_file(copies, piece, &file(directory, old(device.uuid)))
             })
         })
     }
@@ -180,27 +221,54 @@ fn save(copies: &Copies, piece: &PerDeviceData, path: &Path) -> Result<(), Strin
     let mut buffer = vec![0_u8; PIECE.min(piece.size)];
     for (address, length) in pieces_of(piece) {
         let bytes = &mut buffer[..length];
-        // SAFETY: `bytes` has `length` bytes, and so has the device memory at `address`: it lies inside the piece that the
-        // driver mapped. The piece's context is current. The call returns when the bytes are there.
-        check(unsafe { (copies.memcpy_dtoh)(bytes.as_mut_ptr().cast(), address, length) })
-            .map_err(|code| format!("device memory cannot be copied out ({code})"))?;
+        copy_out(copies, address, bytes)?;
         file.write_all(bytes).map_err(wrong)?;
     }
     file.sync_data().map_err(wrong)
 }
 
-fn load(copies: &Copies, piece: &PerDeviceData, path: &Path) -> Result<(), String> {
+fn keep(copies: &Copies, piece: &PerDeviceData) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(piece.size).map_err(|error| error.to_string())?;
+    bytes.resize(piece.size, 0);
+    let mut rest = bytes.as_mut_slice();
+    for (address, length) in pieces_of(piece) {
+        let (now, later) = rest.split_at_mut(length);
+        copy_out(copies, address, now)?;
+        rest = later;
+    }
+    Ok(bytes)
+}
+
+fn copy_out(copies: &Copies, address: u64, bytes: &mut [u8]) -> Result<(), String> {
+    // SAFETY: the device memory at `address` is as long as `bytes`: it lies inside the piece that the driver mapped (callers go
+    // by `pieces_of`). The piece's context is current. The call returns when the bytes are there.
+    check(unsafe { (copies.memcpy_dtoh)(bytes.as_mut_ptr().cast(), address, bytes.len()) })
+        .map_err(|code| format!("device memory cannot be copied out ({code})"))
+}
+
+fn load_file(copies: &Copies, piece: &PerDeviceData, path: &Path) -> Result<(), String> {
     let wrong = |error: io::Error| format!("cannot read `{}`: {error}", path.display());
     let mut file = File::open(path).map_err(wrong)?;
     let stored = file.metadata().map_err(wrong)?.len();
+    load(copies, piece, &mut file, stored, &path.display().to_string())
+}
+
+fn load(
+    copies: &Copies,
+    piece: &PerDeviceData,
+    source: &mut impl Read,
+    stored: u64,
+    name: &str,
+) -> Result<(), String> {
     if usize::try_from(stored) != Ok(piece.size) {
-        return Err(format!("`{}` has {stored} bytes, the GPU wants {}", path.display(), piece.size));
+        return Err(format!("`{name}` has {stored} bytes, the GPU wants {}", piece.size));
     }
     let mut buffer = vec![0_u8; PIECE.min(piece.size)];
     for (address, length) in pieces_of(piece) {
         let bytes = &mut buffer[..length];
-        file.read_exact(bytes).map_err(wrong)?;
-        // SAFETY: as in `save`, the other way round.
+        source.read_exact(bytes).map_err(|error| format!("cannot read `{name}`: {error}"))?;
+        // SAFETY: as in `copy_out`, the other way round.
         check(unsafe { (copies.memcpy_htod)(address, bytes.as_ptr().cast(), length) })
             .map_err(|code| format!("device memory cannot be copied in ({code})"))?;
     }
