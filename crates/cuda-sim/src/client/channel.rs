@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde::de::DeserializeOwned;
 
@@ -52,11 +53,17 @@ impl Pool {
 
 impl Channel {
     fn open(directory: &Path) -> io::Result<Self> {
-        let socket = UnixStream::connect(directory.join("socket"))?;
+        let socket = loop {
+            match UnixStream::connect(directory.join("socket")) {
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                connected => break connected?,
+            }
+        };
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut word = [0];
-        recvmsg(&socket, &mut [IoSliceMut::new(&mut word)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        retry_on_intr(|| recvmsg(&socket, &mut [IoSliceMut::new(&mut word)], &mut ancillary, flags))?;
         let mut fds: Vec<OwnedFd> = ancillary
             .drain()
             .filter_map(|message| match message {
@@ -76,7 +83,8 @@ impl Channel {
     fn ask(&mut self, request: &Request) -> io::Result<Answer> {
         // Writing to a server that is gone would end the program by SIGPIPE.
         let mut gone = [PollFd::from_borrowed_fd(self.requests.as_fd(), PollFlags::OUT)];
-        poll(&mut gone, Some(&Timespec { tv_sec: 3600, tv_nsec: 0 }))?;
+        // The program's signals arrive here as anywhere.
+        retry_on_intr(|| poll(&mut gone, Some(&Timespec { tv_sec: 3600, tv_nsec: 0 })))?;
         if gone[0].revents().contains(PollFlags::ERR) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }

@@ -36,12 +36,16 @@ fn put(directory: &Path, file: &str, links: &[&str], library: &Path) -> std::io:
     Ok(())
 }
 
-/// The library lies beside this program, or, when Cargo runs a test, one directory up.
+/// The newest library beside this program or, where Cargo leaves it when it builds tests, one directory further down or up.
 fn library() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|cause| format!("own path: {cause}"))?;
-    let places = program.ancestors().skip(1).take(2).map(|place| place.join("libcuda_sim.so"));
-    places
-        .into_iter()
-        .find(|path| path.is_file())
-        .ok_or_else(|| format!("no libcuda_sim.so beside {}", program.display()))
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let places = [beside.to_owned(), beside.join("deps"), beside.join("..")];
+    let found = places.iter().filter_map(|place| {
+        let path = place.join("libcuda_sim.so");
+        let changed = path.metadata().ok()?.modified().ok()?;
+        Some((changed, path))
+    });
+    let newest = found.max_by_key(|(changed, _)| *changed).map(|(_, path)| path);
+    newest.ok_or_else(|| format!("no libcuda_sim.so beside {}", program.display()))
 }
