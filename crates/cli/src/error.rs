@@ -55,6 +55,9 @@ pub(crate) enum CliError {
     /// `doctor` found that snapshots do not work.
     #[error("snapshots do not work here: {}", items.join(", "))]
     MachineUnfit { items: Vec<String> },
+    /// Something that is claimed of GPUs is not so here.
+    #[error("not everything works on these GPUs: {}", checks.join(", "))]
+    SelftestFailed { checks: Vec<String> },
     /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -85,6 +88,7 @@ impl CliError {
             Self::JobLost { .. } => "IJ-C033",
             Self::JobGoesOn { .. } => "IJ-C034",
             Self::MachineUnfit { .. } => "IJ-C035",
+            Self::SelftestFailed { .. } => "IJ-C036",
         }
     }
 
@@ -115,6 +119,9 @@ impl CliError {
             ),
             Self::JobGoesOn { .. } => Some("`infinijup ps` and `infinijup events` show what becomes of it"),
             Self::MachineUnfit { .. } => Some("mend what is marked `fail`; the fix stands beside each"),
+            Self::SelftestFailed { .. } => {
+                Some("the report says what was seen; please send it with an issue")
+            }
             Self::Usage { .. } | Self::ObjectNotFound { .. } | Self::Interrupted | Self::Output(_) => None,
         }
     }

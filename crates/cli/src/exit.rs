@@ -98,7 +98,8 @@ const fn of_cli(error: &CliError) -> Code {
         CliError::ProblemsFound { .. }
         | CliError::GcIncomplete { .. }
         | CliError::RebuildIncomplete { .. }
-        | CliError::MachineUnfit { .. } => Code::ProblemsFound,
+        | CliError::MachineUnfit { .. }
+        | CliError::SelftestFailed { .. } => Code::ProblemsFound,
         CliError::WritersBusy { .. } => Code::Busy,
         CliError::NoDaemon { .. } | CliError::DaemonLeft { .. } | CliError::JobLost { .. } => Code::NoDaemon,
         CliError::Interrupted | CliError::JobGoesOn { .. } => Code::Interrupted,

@@ -83,6 +83,7 @@ const COMMANDS: &[&[&str]] = &[
     &["events"],
     &["doctor"],
     &["detect"],
+    &["selftest"],
     &["store"],
     &["store", "init"],
     &["store", "stat"],

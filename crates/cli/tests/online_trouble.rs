@@ -311,3 +311,24 @@ fn a_user_at_a_terminal_is_asked() {
     assert!(ran.err.contains("error[IJ-L030]"), "{ran:?}");
     assert_eq!(daemon.asked().len(), 3);
 }
+
+#[test]
+fn a_selftest_that_cannot_begin_says_so_in_its_report() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run(["selftest", "--report", "report.json"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.err.contains("IJ-C036") && ran.err.contains("daemon"), "{ran:?}");
+    assert!(ran.out.contains("0 passed, 1 failed, 16 skipped"), "{ran:?}");
+    let text = std::fs::read_to_string(sandbox.path("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["passed"], false);
+    assert_eq!(
+        (&report["checks"][0]["name"], &report["checks"][0]["state"]),
+        (&"daemon".into(), &"failed".into())
+    );
+    let skipped = &report["checks"][5];
+    assert_eq!(
+        (&skipped["state"], &skipped["detail"]),
+        (&"skipped".into(), &"an earlier check failed".into())
+    );
+}

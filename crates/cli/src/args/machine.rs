@@ -76,3 +76,31 @@ pub(crate) struct EventsArgs {
     #[arg(long)]
     pub(crate) steps: bool,
 }
+
+/// Try on this machine's GPUs everything that is claimed of them.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Try on this machine's GPUs everything that is claimed of them, through the daemon: detection, a snapshot while \
+kernels run, rollback, branch, suspend, resume, resume on another GPU. After each step the bytes and pointers on the GPUs are compared. \
+Prints a table, writes a report, and exits with 0 only if nothing failed.
+
+It needs a Python with NVIDIA's cuda-bindings (pip install cuda-bindings); with cuda-core and PyTorch, more is tried. Snapshots that it \
+takes stay in your history.",
+    after_help = "Example:
+  infinijup selftest
+  infinijup selftest --python ~/venv/bin/python --size 4096 --report h100.json"
+)]
+pub(crate) struct SelftestArgs {
+    /// The Python to run in the sessions; /opt/infinijup/gpu-venv or the one in your path without it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
+    /// Where to write the report
+    #[arg(long, value_name = "FILE", default_value = "infinijup-selftest.json")]
+    pub(crate) report: PathBuf,
+    /// Use this many GPUs; all without it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) gpus: Option<u32>,
+    /// How many MiB to fill on each GPU; no more than a fifth of what is free is taken
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    pub(crate) size: u64,
+}

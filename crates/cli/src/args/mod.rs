@@ -18,7 +18,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 pub(crate) use debug::{CommitArgs, DebugCommand};
 pub(crate) use detect::{DetectArgs, DetectFormat};
 pub(crate) use history::{CatArgs, LogArgs, ShowArgs, TagArgs, number};
-pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs};
+pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs};
 pub(crate) use session::{
     BranchArgs, DiffArgs, ExecArgs, HistoryArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs,
     SnapshotArgs, StopArgs, SuspendArgs,
@@ -161,6 +161,7 @@ pub(crate) enum Command {
     )]
     Store(StoreCommand),
     Detect(DetectArgs),
+    Selftest(SelftestArgs),
     Log(LogArgs),
     Show(ShowArgs),
     Cat(CatArgs),

@@ -13,6 +13,7 @@ mod man;
 mod online;
 mod rebuild;
 mod rotate_keys;
+mod selftest;
 mod show;
 mod stat;
 mod tag;
@@ -56,6 +57,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Store(StoreCommand::Rebuild) => rebuild::run(context),
         Command::Store(StoreCommand::RotateKeys(args)) => rotate_keys::run(context, &args),
         Command::Detect(args) => detect::run(context, &args),
+        Command::Selftest(args) => selftest::run(context, &args),
         Command::Log(args) => log::run(context, &args),
         Command::Show(args) => show::run(context, &args),
         Command::Cat(args) => cat::run(context, &args),

@@ -131,13 +131,23 @@ impl Client {
 
 impl Online<'_> {
     /// The answer to a question.
-    pub(super) fn get<T: DeserializeOwned>(&self, path: impl Into<String>) -> Result<T> {
+    pub(in crate::commands) fn get<T: DeserializeOwned>(&self, path: impl Into<String>) -> Result<T> {
         self.runtime.block_on(self.client.answer(&Call::get(path)))
+    }
+
+    /// The answer to a question that is no JSON.
+    pub(in crate::commands) fn get_text(&self, path: impl Into<String>) -> Result<String> {
+        let call = Call::get(path);
+        self.runtime.block_on(async {
+            let response = self.client.send(&call).await?;
+            let bytes = self.client.collect(&call, response).await?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        })
     }
 }
 
 /// `/v1/sessions/NAME`, whatever is in the name.
-pub(super) fn session_path(session: &str) -> String {
+pub(in crate::commands) fn session_path(session: &str) -> String {
     format!("/v1/sessions/{}", encoded(session))
 }
 

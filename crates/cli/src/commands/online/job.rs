@@ -48,8 +48,13 @@ impl Online<'_> {
     }
 
     /// The same with a body.
-    pub(super) fn post_job(&self, path: String, body: &impl Serialize) -> Result<JobResult> {
+    pub(in crate::commands) fn post_job(&self, path: String, body: &impl Serialize) -> Result<JobResult> {
         self.job(&Call::post(path, body)?)
+    }
+
+    /// Asks for an end.
+    pub(in crate::commands) fn delete_job(&self, path: String) -> Result<JobResult> {
+        self.job(&Call::delete(path))
     }
 
     /// The job as it is at its end.
@@ -124,7 +129,7 @@ fn result(job: Job) -> Result<JobResult> {
 }
 
 /// The daemon did something else than what it was asked for.
-pub(super) fn unexpected(what: &str) -> anyhow::Error {
+pub(in crate::commands) fn unexpected(what: &str) -> anyhow::Error {
     let detail = format!("the result of the job is {what}");
     CliError::Answer { request: "a job".into(), detail }.into()
 }
@@ -138,4 +143,4 @@ macro_rules! expect_result {
         }
     };
 }
-pub(super) use expect_result;
+pub(in crate::commands) use expect_result;

@@ -6,13 +6,13 @@
 mod ask;
 mod attach;
 mod branch;
-mod client;
+pub(super) mod client;
 mod diff;
 mod doctor;
 mod events;
 mod exec;
 mod history;
-mod job;
+pub(super) mod job;
 mod kernels;
 mod logs;
 mod ps;
@@ -22,7 +22,7 @@ mod show;
 mod sleep;
 mod snapshot;
 mod sse;
-mod start;
+pub(super) mod start;
 mod steps;
 mod stop;
 
@@ -43,22 +43,22 @@ pub(crate) struct Online<'a> {
 }
 
 impl<'a> Online<'a> {
-    fn new(context: &'a Context) -> Result<Self> {
+    pub(in crate::commands) fn new(context: &'a Context) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().context("cannot wait for events")?;
         Ok(Self { context, runtime, client: Client::new(&context.global.socket) })
     }
 
-    fn printer(&self) -> &Printer {
+    pub(in crate::commands) fn printer(&self) -> &Printer {
         &self.context.printer
     }
 }
 
 /// Data for programs: what happened, and about what.
 #[derive(Serialize)]
-struct Message<T> {
-    message_type: &'static str,
+pub(super) struct Message<T> {
+    pub(super) message_type: &'static str,
     #[serde(flatten)]
-    content: T,
+    pub(super) content: T,
 }
 
 /// The same for what is about one session.

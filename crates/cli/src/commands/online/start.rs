@@ -90,7 +90,7 @@ fn start(online: &Online<'_>, what: Start, options: StartOptions) -> Result<Sess
 }
 
 /// The user's variables, all of them.
-pub(super) fn environment() -> Vec<EnvVar> {
+pub(in crate::commands) fn environment() -> Vec<EnvVar> {
     let variable = |(name, value): (OsString, OsString)| EnvVar { name: name.into(), value: value.into() };
     std::env::vars_os().map(variable).collect()
 }
