@@ -453,6 +453,15 @@ impl LifecycleError {
                 Some(hint) => format!("{hint}; then `infinijup resume {session}`"),
                 None => format!("`infinijup resume {session}` brings it up again, also on other GPUs (--gpus)"),
             }),
+            Self::GpuStuck { source, .. }
+                if matches!(**source, Self::Cuda(CudaError::Lost { .. } | CudaError::Wedged { .. })) =>
+            {
+                Some(
+                    "trying again cannot help: `infinijup stop` it, then `infinijup resume` brings it back from its newest \
+                     snapshot"
+                        .to_owned(),
+                )
+            }
             Self::GpuStuck { source, .. } => Some(match source.hint() {
                 Some(hint) => format!("{hint}; `infinijup resume` tries again"),
                 None => "`infinijup resume` tries again".to_owned(),
