@@ -7,10 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::code::{Code, Result};
 
+mod attributes;
 mod checkpoint;
 mod context;
+mod copy;
 mod device;
 mod event;
+mod fill;
 mod function;
 mod launch;
 mod link;
@@ -18,8 +21,8 @@ mod memory;
 mod module;
 pub(crate) mod nvml;
 mod pointers;
+mod pool;
 mod proc_address;
-mod proc_table;
 mod stream;
 mod stubs;
 pub(crate) mod sys;
@@ -62,6 +65,9 @@ fn exports() -> impl Iterator<Item = &'static Export> {
         device::EXPORTS,
         context::EXPORTS,
         memory::EXPORTS,
+        pool::EXPORTS,
+        copy::EXPORTS,
+        fill::EXPORTS,
         vmm::EXPORTS,
         stream::EXPORTS,
         event::EXPORTS,

@@ -9,13 +9,25 @@ use crate::code::{Code, Result};
 
 /// A pointer to what the call reads: one value, or an array.
 #[repr(transparent)]
-#[derive(Clone, Copy)]
 pub(crate) struct In<T>(*const T);
 
 /// A pointer to where the call writes.
 #[repr(transparent)]
-#[derive(Clone, Copy)]
 pub(crate) struct Out<T>(*mut T);
+
+// Derived, these would ask for a T that can be copied; a pointer can be in any case.
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for In<T> {}
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Out<T> {}
 
 /// A C string that the call reads.
 #[repr(transparent)]
@@ -56,6 +68,11 @@ impl<T> In<T> {
         Self(std::ptr::null())
     }
 
+    /// The same pointer, to another type.
+    pub(crate) fn cast<U>(self) -> In<U> {
+        In(self.0.cast())
+    }
+
     /// The address, for those that only pass it on.
     pub(crate) fn address(self) -> u64 {
         self.0 as u64
@@ -63,6 +80,11 @@ impl<T> In<T> {
 }
 
 impl<T> Out<T> {
+    /// The same pointer, to another type.
+    pub(crate) fn cast<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+
     /// Is it NULL?
     pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use serde::de::DeserializeOwned;
 
 use crate::code::{Code, Result};
+use crate::level::Level;
 use crate::wire::{Core, Host, Request};
 
 pub mod addresses;
@@ -107,6 +108,22 @@ pub fn init() -> Result<()> {
     let client = Client::open()?;
     let client = CLIENT.get_or_init(|| client);
     crate::checkpoint::helper::start(client)
+}
+
+/// The driver that the server plays: known before `cuInit`, because programs ask before it.
+#[must_use]
+pub fn level() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    if let Some(client) = CLIENT.get() {
+        return lock(&client.host).level;
+    }
+    let asked =
+        || Pool::default().ask(&directory(), &Request::Core(Core::Hello)).ok().map(|host: Host| host.level);
+    match LEVEL.get() {
+        Some(level) => *level,
+        // A server that is not there yet may come.
+        None => asked().map(|level| *LEVEL.get_or_init(|| level)).unwrap_or_default(),
+    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

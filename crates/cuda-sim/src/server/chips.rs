@@ -58,9 +58,13 @@ pub(super) fn gpu(key: &str, index: u32, memory: Option<u64>, seed: &str) -> Opt
 /// A UUID of the random kind out of a seed: the same server gives the same ones again (FNV-1a, twice).
 fn uuid(seed: &str, index: u32) -> [u8; 16] {
     let half = |salt: u8| {
-        seed.bytes().chain(index.to_le_bytes()).chain([salt]).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        [salt]
+            .into_iter()
+            .chain(seed.bytes())
+            .chain(index.to_le_bytes())
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
     };
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&half(1).to_be_bytes());

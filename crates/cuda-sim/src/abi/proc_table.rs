@@ -1,1 +1,0 @@
-//! Which symbol `cuGetProcAddress` gives for a name and a version.
