@@ -44,7 +44,7 @@ contexts = []
 for index in range(count):
     device = call(driver.cuDeviceGet(index))
     said["uuids"].append(bytes(call(driver.cuDeviceGetUuid(device)).bytes).hex())
-    said["names"].append(call(driver.cuDeviceGetName(64, device)).rstrip(b"\\0").decode())
+    said["names"].append(call(driver.cuDeviceGetName(64, device)).split(b"\\0")[0].decode())
     contexts.append(call(driver.cuDevicePrimaryCtxRetain(device)))
 call(driver.cuCtxSetCurrent(contexts[0]))
 data = numpy.random.default_rng(7).integers(0, 256, 3 << 20, dtype=numpy.uint8)

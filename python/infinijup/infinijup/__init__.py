@@ -32,5 +32,5 @@ __all__ = [
 
 
 def load_ipython_extension(_shell):
-    """`%load_ext infinijup` in a notebook: snapshots with `--quiesce 'infinijup-quiesce'` find this kernel."""
+    """`%load_ext infinijup` in a notebook: snapshots with `--quiesce …/infinijup-quiesce` find this kernel."""
     listen()

@@ -1,6 +1,6 @@
 """`infinijup-quiesce` or `python -m infinijup`: what a snapshot's quiesce command is.
 
-    infinijup snapshot SESSION --quiesce infinijup-quiesce
+    infinijup snapshot SESSION --quiesce ~/venv/bin/infinijup-quiesce
 
 Asks every listening process of this user in this session, or those named by `--pid`, to come to rest. Fails, and tells the
 others to go on, if one of them cannot. `--resume` ends a rest before its time.
