@@ -17,7 +17,7 @@ def quiesce(user):
     """The command, with a copy of the package that the user can read."""
     place = user.mkdir(user.home / "package")
     shutil.copytree(PACKAGE, place / "infinijup", ignore=shutil.ignore_patterns("__pycache__"))
-    return f"env PYTHONPATH={place} {sys.executable} -m infinijup --rest 0.5"
+    return f"env PYTHONPATH={place} {sys.executable} -m infinijup"
 
 
 @pytest.fixture
@@ -34,27 +34,35 @@ def has_said(session, words):
     until(f"{session.name} says {words}", lambda: session.kernel.value("said") == words)
 
 
-def test_it_rests_for_the_snapshot_and_works_wherever_it_wakes_up(session, quiesce):
-    taken = session.snapshot("--quiesce", quiesce)
-    has_said(session, RESTED)
+def test_it_is_at_rest_in_the_snapshot(session, quiesce):
+    taken = session.snapshot("--quiesce", f"{quiesce} --rest 600")
+    assert session.kernel.value("said") == ["rests"]
+    session.execute(*quiesce.split(), "--resume")
+    assert session.kernel.value("said") == RESTED
 
     session.kernel.run("said.append('later')")
     session.rollback(taken["commit"])
-    # It was at rest when it was taken, and nobody but itself ends that.
+    assert session.kernel.value("said") == ["rests"]
+    # It listens as it did before.
+    session.execute(*quiesce.split(), "--resume")
+    assert session.kernel.value("said") == RESTED
+
+
+def test_it_goes_back_to_work_by_itself_wherever_it_wakes_up(session, quiesce):
+    session.snapshot("--quiesce", f"{quiesce} --rest 1")
     has_said(session, RESTED)
 
     other, _ = session.branch("other")
     other.connect()
     other.kernel.run("said.clear()")
-    other.snapshot("--quiesce", quiesce)
+    other.snapshot("--quiesce", f"{quiesce} --rest 1")
     has_said(other, RESTED)
-    has_said(session, RESTED)
 
     session.suspend()
     session.resume()
     session.kernel.ready(60)
     session.kernel.run("said.clear()")
-    session.snapshot("--quiesce", quiesce)
+    session.snapshot("--quiesce", f"{quiesce} --rest 1")
     has_said(session, RESTED)
 
 

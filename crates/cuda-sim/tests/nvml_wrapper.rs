@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stdout,
     reason = "allow-unwrap-in-tests sees #[test] functions only, not their helpers"
 )]
 
