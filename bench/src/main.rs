@@ -7,6 +7,7 @@ mod calibrate;
 mod catalogue;
 mod content;
 mod delta;
+mod detect;
 mod gpu_overhead;
 mod image;
 mod ingest;
@@ -70,6 +71,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "branch",
         "How long until the last of 8 branches answers its first cell, against bare `criu restore`.",
         branch::run,
+    ),
+    (
+        "detect",
+        "What a process of 2,000 mappings and 500 descriptors, and 1,000 processes, have on the GPU.",
+        detect::run,
     ),
     (
         "gpu-overhead",
