@@ -32,11 +32,39 @@ pub(crate) struct Member {
     pub(crate) storage: Option<PathBuf>,
     /// Its device memory is lost: it must not run on as if nothing had happened.
     pub(crate) spoiled: bool,
+    /// A call about it hangs, and so does the question for its state: asking again would only take time. It is brought back
+    /// when the call ends.
+    pub(crate) silent: Option<Silence>,
+}
+
+/// Which call hangs.
+#[derive(Clone, Copy)]
+pub(crate) struct Silence {
+    action: Action,
+    worker: i32,
+    limit: Duration,
+}
+
+impl Silence {
+    /// What an error says of a process that does not even answer the question for its state.
+    pub(crate) const fn of(error: &CudaError) -> Option<Self> {
+        match error {
+            CudaError::Hung { action, worker, limit, state: None, .. } => {
+                Some(Self { action: *action, worker: *worker, limit: *limit })
+            }
+            _ => None,
+        }
+    }
+
+    const fn error(self, pid: i32) -> CudaError {
+        let Self { action, worker, limit } = self;
+        CudaError::Hung { action, pid, worker, limit, state: None }
+    }
 }
 
 impl Member {
     pub(crate) const fn new(process: Process, vram_bytes: u64) -> Self {
-        Self { process, vram_bytes, storage: None, spoiled: false }
+        Self { process, vram_bytes, storage: None, spoiled: false, silent: None }
     }
 
     /// How long a checkpoint or restore may take.
@@ -61,6 +89,10 @@ pub(crate) fn bring_back(core: &Core, members: &[Member], scribe: &mut Scribe<'_
     for (member, brought) in members.iter().zip(&mut brought).rev() {
         if member.spoiled {
             brought.error = Some(CudaError::Lost { action: Action::Restore, pid: brought.pid });
+            continue;
+        }
+        if let Some(silence) = member.silent {
+            brought.error = Some(silence.error(brought.pid));
             continue;
         }
         match settled_state(core, member) {
@@ -171,6 +203,9 @@ pub(crate) fn told(error: CudaError, action: Action, process: &Process, state: O
         }
         (CudaError::Call { action, pid, code, name, .. }, state) => {
             CudaError::Call { action, pid, code, name, state }
+        }
+        (CudaError::Hung { action, pid, worker, limit, .. }, state) => {
+            CudaError::Hung { action, pid, worker, limit, state }
         }
         (error, _) => error,
     }

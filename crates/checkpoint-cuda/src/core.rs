@@ -249,7 +249,7 @@ fn wait(
         let error = if ended.is_some_and(|since| since.elapsed() >= GRACE) {
             CudaError::Ended { pid }
         } else if Instant::now() >= deadline {
-            CudaError::Hung { action, pid, worker: worker.identity.pid, limit }
+            CudaError::Hung { action, pid, worker: worker.identity.pid, limit, state: None }
         } else {
             continue;
         };

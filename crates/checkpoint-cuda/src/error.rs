@@ -93,8 +93,8 @@ pub enum CudaError {
     },
     /// A call did not end within its limit. It may still have its effect.
     #[error(
-        "the driver did not {action} process {pid} within {} s; the worker {worker} is left waiting for it",
-        limit.as_secs_f32()
+        "the driver did not {action} process {pid} within {} s; the worker {worker} is left waiting for it{}",
+        limit.as_secs_f32(), left(*state)
     )]
     Hung {
         /// What was asked.
@@ -105,6 +105,8 @@ pub enum CudaError {
         worker: i32,
         /// The limit.
         limit: Duration,
+        /// The state that the process was found in afterwards, if it answers.
+        state: Option<State>,
     },
     /// The driver has given the process up.
     #[error("the GPU state of process {pid} is lost: the driver failed to {action} it")]

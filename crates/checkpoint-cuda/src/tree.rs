@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bring::{self, Member};
+use crate::bring::{self, Member, Silence};
 use crate::claims::Claim;
 use crate::core::{self, Core, Scribe};
 use crate::driver::{LockOptions, Target};
@@ -153,6 +153,15 @@ impl Held {
         }
     }
 
+    fn lock_all(&mut self, scribe: &mut Scribe<'_>) -> Result<()> {
+        for at in 0..self.members.len() {
+            let outcome = self.lock_one(&self.members[at].process, scribe);
+            self.note(at, &outcome);
+            outcome?;
+        }
+        Ok(())
+    }
+
     fn lock_one(&self, process: &Process, scribe: &mut Scribe<'_>) -> Result<()> {
         let (pid, action) = (process.pid, Action::Lock);
         let limit = self.core.limits().lock;
@@ -195,7 +204,7 @@ impl Held {
             let member = &self.members[at];
             self.expect(member, Action::Checkpoint, State::Locked)?;
             let outcome = self.checkpoint_one(member, scribe);
-            self.note_loss(at, &outcome);
+            self.note(at, &outcome);
             outcome?;
         }
         Ok(())
@@ -213,7 +222,7 @@ impl Held {
         let mut outcome = Ok(());
         while outcome.is_ok() && restored < self.members.len() {
             outcome = self.restore_one(&self.members[restored], pairs, scribe);
-            self.note_loss(restored, &outcome);
+            self.note(restored, &outcome);
             restored += usize::from(outcome.is_ok());
         }
         if outcome.is_err() {
@@ -257,10 +266,12 @@ impl Held {
         Ok(())
     }
 
-    /// A process whose bytes are gone must not run on.
-    fn note_loss(&mut self, at: usize, outcome: &Result<()>) {
+    /// What the way back has to know of a step: a process whose bytes are gone must not run on, and one that does not answer
+    /// is not asked again.
+    fn note(&mut self, at: usize, outcome: &Result<()>) {
         let member = &mut self.members[at];
         member.spoiled |= member.storage.is_some() && matches!(outcome, Err(CudaError::Lost { .. }));
+        member.silent = outcome.as_ref().err().and_then(Silence::of);
     }
 }
 
@@ -292,10 +303,8 @@ impl Tree<Locked> {
         }
         let mut scribe = Scribe::new(notes);
         // From here on dropping it unlocks what was locked.
-        let tree = Self::of(held);
-        let outcome = tree.held.iter().try_for_each(|held| {
-            held.members.iter().try_for_each(|member| held.lock_one(&member.process, &mut scribe))
-        });
+        let mut tree = Self::of(held);
+        let outcome = tree.held.iter_mut().try_for_each(|held| held.lock_all(&mut scribe));
         match outcome {
             Ok(()) => Ok(tree),
             Err(error) => {
