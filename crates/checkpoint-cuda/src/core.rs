@@ -121,6 +121,10 @@ impl Core {
     /// Workers that were given up and still wait.
     pub(crate) fn abandoned(&self) -> Vec<Abandoned> {
         let mut workers = self.workers();
+        if workers.current.as_ref().is_some_and(|worker| !worker.is_usable()) {
+            let given_up = workers.current.take();
+            workers.abandoned.extend(given_up);
+        }
         workers.abandoned.retain(|worker| !worker.has_ended());
         workers.abandoned.iter().map(|worker| worker.identity).collect()
     }
@@ -132,9 +136,9 @@ impl Core {
             if worker.is_usable() {
                 return Ok(Arc::clone(worker));
             }
-            let worker = Arc::clone(worker);
+            let given_up = workers.current.take();
             workers.abandoned.retain(|worker| !worker.has_ended());
-            workers.abandoned.push(worker);
+            workers.abandoned.extend(given_up);
         }
         let worker = Arc::new(start(&self.settings, &self.own)?);
         workers.current = Some(Arc::clone(&worker));

@@ -18,28 +18,46 @@ fn cycle(driver: &Driver, process: &Process) -> Result<(), CudaError> {
     locked.unlock()
 }
 
-#[test]
-fn hanging_calls_are_given_up_in_time() {
+/// A call hangs at each of its phases: in the caller, in the target before the work, and there after the work.
+fn hangs(call: &str) {
     let Some(machine) = Machine::new(580) else { return };
     let process = Process::new(&machine, 8, &[0]);
-    for call in ["lock", "checkpoint", "restore", "unlock"] {
-        for phase in ["before", "during", "after"] {
-            let driver = machine.driver();
-            machine.fault(call, phase, process.pid(), &json!({"hang": true}));
-            let start = Instant::now();
-            let outcome = cycle(&driver, &process);
-            // One limit for the call, and one each for asking what became of it, bringing it back, and asking again.
-            assert!(start.elapsed() < LIMIT * 6, "{call} {phase}: {:?}", start.elapsed());
-            // An unlock that hangs after its work is no error: the state says that it was done.
-            if let Err(error) = &outcome {
-                assert_eq!(error.code(), "IJ-G011", "{call} {phase}: {error}");
-            }
-            machine.clear();
-            wait_until("the end of abandoned workers", || driver.abandoned().is_empty());
-            wait_until("the process's return", || driver.state(process.pid()).ok() == Some(State::Running));
-            process.is_whole();
+    for phase in ["before", "during", "after"] {
+        let driver = machine.driver();
+        machine.fault(call, phase, process.pid(), &json!({"hang": true}));
+        let start = Instant::now();
+        let outcome = cycle(&driver, &process);
+        // One limit for the call, and one each for asking what became of it, bringing it back, and asking again.
+        assert!(start.elapsed() < LIMIT * 6, "{call} {phase}: {:?}", start.elapsed());
+        // A call that hangs after its work may be no error: the state says that it was done.
+        if let Err(error) = &outcome {
+            assert_eq!(error.code(), "IJ-G011", "{call} {phase}: {error}");
         }
+        machine.clear();
+        wait_until("the end of abandoned workers", || driver.abandoned().is_empty());
+        wait_until("the process's return", || driver.state(process.pid()).ok() == Some(State::Running));
+        process.is_whole();
     }
+}
+
+#[test]
+fn a_lock_that_hangs_is_given_up_in_time() {
+    hangs("lock");
+}
+
+#[test]
+fn a_checkpoint_that_hangs_is_given_up_in_time() {
+    hangs("checkpoint");
+}
+
+#[test]
+fn a_restore_that_hangs_is_given_up_in_time() {
+    hangs("restore");
+}
+
+#[test]
+fn an_unlock_that_hangs_is_given_up_in_time() {
+    hangs("unlock");
 }
 
 #[test]
