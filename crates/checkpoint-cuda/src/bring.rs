@@ -193,7 +193,7 @@ pub(crate) fn after(core: &Core, process: &Process, error: &CudaError) -> Option
 /// What a failed call means, now that the state is known.
 pub(crate) fn told(error: CudaError, action: Action, process: &Process, state: Option<State>) -> CudaError {
     let pid = process.pid;
-    if process.has_ended() {
+    if process.is_ending() {
         return CudaError::Ended { pid };
     }
     match (error, state) {

@@ -205,7 +205,7 @@ impl Core {
         };
         match wait(&worker, &ticket, process, action, limit)? {
             Ok(Answer::Code { code, name }) => {
-                if process.has_ended() {
+                if process.is_ending() {
                     return Err(CudaError::Ended { pid });
                 }
                 Err(CudaError::Call { action, pid, code, name, state: None })

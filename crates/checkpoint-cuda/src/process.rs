@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -49,6 +51,25 @@ impl Process {
         let mut fds = [PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(poll(&mut fds, Some(&now)), Ok(ready) if ready > 0)
+    }
+
+    /// Has it ended, or is it about to? For when a call about it has failed.
+    ///
+    /// While the threads of a killed process go one by one, its leader is a zombie already and the driver finds nothing, but the
+    /// pidfd stays silent until the last is gone.
+    pub(crate) fn is_ending(&self) -> bool {
+        for _ in 0..100 {
+            if self.has_ended() {
+                return true;
+            }
+            let stat = fs::read(path(self.pid, "stat")).unwrap_or_default();
+            if !matches!(nth_after_name(&String::from_utf8_lossy(&stat), 0), Some("Z" | "X") | None) {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // A leader that has ended by itself, with threads that go on.
+        false
     }
 
     /// Its id in its own namespace, which CRIU gives it again at a restore.
@@ -99,8 +120,7 @@ fn nth_after_name(stat: &str, nth: usize) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use std::process::{Command, id};
-    use std::thread;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use proptest::prelude::*;
 
