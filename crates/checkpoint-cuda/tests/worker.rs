@@ -62,6 +62,7 @@ impl Worker {
             .env("FAKE_DONE", directory.path().join("done"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let (input, output) = (process.stdin.take(), BufReader::new(process.stdout.take().unwrap()));
@@ -222,6 +223,56 @@ fn nonsense_ends_the_service_but_not_the_calls() {
     worker.go();
     assert_eq!(worker.hear(), json!({"id": 1, "answer": "done"}));
     assert_eq!(worker.process.wait().unwrap().code(), Some(2));
+}
+
+const ONE: &str = "GPU-01010101-0101-0101-0101-010101010101";
+const TWO: &str = "GPU-02020202-0202-0202-0202-020202020202";
+
+#[test]
+fn device_memory_goes_to_files_and_comes_back() {
+    for pairs in [json!([]), json!([[ONE, TWO], [TWO, ONE]])] {
+        let Some(mut worker) = Worker::start(&["-DVERSION=13040"]) else { return };
+        assert_eq!(worker.ask(&json!("hello"))["hello"]["custom_storage"], true);
+        let storage = tempfile::tempdir().unwrap();
+        let path = storage.path();
+        assert_eq!(worker.ask(&json!({"checkpoint": {"pid": 1, "storage": path}})), json!("done"));
+        assert_eq!(worker.ask(&json!({"state": {"pid": 1}})), json!({"number": 2}));
+        for uuid in [ONE, TWO] {
+            assert_eq!(fs::metadata(path.join(format!("{uuid}.vram"))).unwrap().len(), (9 << 20) + 5);
+        }
+        let restored = worker.ask(&json!({"restore": {"pid": 1, "pairs": pairs, "storage": path}}));
+        assert_eq!(restored, json!("done"));
+        // The library compares the bytes.
+        assert_eq!(worker.ask(&json!({"unlock": {"pid": 1}})), json!("done"));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_loses_nothing() {
+    for uuid in [ONE, TWO] {
+        let Some(mut worker) = Worker::start(&["-DVERSION=13040"]) else { return };
+        let storage = tempfile::tempdir().unwrap();
+        // Something is in the way.
+        fs::create_dir(storage.path().join(format!("{uuid}.vram"))).unwrap();
+        let answer = worker.ask(&json!({"checkpoint": {"pid": 1, "storage": storage.path()}}));
+        let detail = answer["failed"]["detail"].as_str().unwrap();
+        assert!(detail.contains(uuid) && !detail.contains("could not be restored"), "{detail}");
+        assert_eq!(worker.ask(&json!({"state": {"pid": 1}})), json!({"number": 1}));
+        assert_eq!(worker.ask(&json!({"unlock": {"pid": 1}})), json!("done"));
+    }
+}
+
+#[test]
+fn files_that_are_not_there_are_told() {
+    let Some(mut worker) = Worker::start(&["-DVERSION=13040"]) else { return };
+    let storage = tempfile::tempdir().unwrap();
+    assert_eq!(worker.ask(&json!({"checkpoint": {"pid": 1, "storage": storage.path()}})), json!("done"));
+    fs::write(storage.path().join(format!("{TWO}.vram")), "short").unwrap();
+    let answer = worker.ask(&json!({"restore": {"pid": 1, "pairs": [], "storage": storage.path()}}));
+    assert!(answer["failed"]["detail"].as_str().unwrap().contains("has 5 bytes"), "{answer}");
+    // The operation was completed, with the wrong bytes.
+    assert_eq!(worker.ask(&json!({"state": {"pid": 1}})), json!({"number": 1}));
+    assert_eq!(worker.ask(&json!({"unlock": {"pid": 1}}))["code"]["code"], 999);
 }
 
 fn open(library: Option<&Path>, tool: &Path) -> Result<Driver, checkpoint_cuda::CudaError> {
