@@ -78,7 +78,7 @@ pub(crate) struct Placed {
     pub(crate) nodes: Vec<DeviceNode>,
     /// What the session was to have.
     pub(crate) wish: GpuWish,
-    _reserved: Option<Reserved>,
+    reserved: Option<Reserved>,
 }
 
 impl Placed {
@@ -115,8 +115,9 @@ impl Engine {
         let gpus = &self.inner.gpus;
         let driver = gpus.driver()?;
         let tree = wanted.ends.map(pids_of).transpose()?.unwrap_or_default();
-        let ((placement, host), reserved) = gpus.reservations.decide(|promised| {
+        let ((placement, host), reserved) = gpus.reservations.decide(tree.clone(), |promises| {
             let host = gpus.host()?;
+            let promised = promises.outstanding(|pids| used_by(&host, pids));
             let freed: BTreeMap<String, u64> = used_by(&host, &tree).into_iter().collect();
             let usable = usable(&host, &record.owner)?;
             let here: Vec<Here> = host
@@ -168,7 +169,7 @@ impl Engine {
             granted: if record.attached { Vec::new() } else { granted },
             nodes,
             wish,
-            _reserved: Some(reserved),
+            reserved: Some(reserved),
         })
     }
 
@@ -196,6 +197,9 @@ impl Engine {
             identities.push(found.identity());
         }
         entry.note_gpu(identities);
+        if let Some(reserved) = &placed.reserved {
+            reserved.taken_by(&targets.iter().map(|target| target.pid).collect::<Vec<_>>());
+        }
         let mut notes = Noted(entry);
         let locked = steps.run("restore the GPU", || {
             let tree = driver.adopt(&targets)?;

@@ -2,51 +2,92 @@
 //!
 //! Between the look at what is free and the moment when a restore has really taken it, seconds pass. Branches are made several
 //! at a time, and each of them would find the same bytes free. So a place is decided on and noted under one lock, with
-//! the look at the GPUs inside it, and the note goes away when the restore has ended: what it took is then seen by everyone.
+//! the look at the GPUs inside it, and the note goes away when the restore has ended.
+//!
+//! A promise is *outstanding* as far as the processes that it was made for do not hold the bytes yet. What they hold is seen
+//! by everyone; to count it twice would refuse what there is room for.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 
-/// Bytes promised, by UUID.
+/// Everything that is promised.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Reservations {
-    promised: Arc<Mutex<BTreeMap<String, u64>>>,
+    promises: Arc<Mutex<Promises>>,
+}
+
+/// What others were promised.
+#[derive(Default, Debug)]
+pub(crate) struct Promises {
+    next: u64,
+    all: BTreeMap<u64, Promise>,
+}
+
+#[derive(Debug)]
+struct Promise {
+    /// By UUID.
+    bytes: Vec<(String, u64)>,
+    /// Who holds, or has held until now, what was promised.
+    holders: Vec<i32>,
 }
 
 /// A promise, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     from: Reservations,
-    bytes: Vec<(String, u64)>,
+    number: u64,
+}
+
+impl Promises {
+    /// What nobody holds yet, by UUID. `used` tells what processes use of each GPU.
+    pub(crate) fn outstanding(&self, used: impl Fn(&[i32]) -> Vec<(String, u64)>) -> BTreeMap<String, u64> {
+        let mut outstanding: BTreeMap<String, u64> = BTreeMap::new();
+        for promise in self.all.values() {
+            let held: BTreeMap<String, u64> = used(&promise.holders).into_iter().collect();
+            for (gpu, bytes) in &promise.bytes {
+                let all = outstanding.entry(gpu.clone()).or_default();
+                *all = all.saturating_add(bytes.saturating_sub(held.get(gpu).copied().unwrap_or(0)));
+            }
+        }
+        outstanding
+    }
 }
 
 impl Reservations {
+    fn promises(&self) -> MutexGuard<'_, Promises> {
+        self.promises.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Lets `decide` choose, with what is promised to others in view, and notes what it chose before anyone else chooses.
+    /// `holders` hold now what will be free for it.
     pub(crate) fn decide<T>(
         &self,
-        decide: impl FnOnce(&BTreeMap<String, u64>) -> Result<(T, Vec<(String, u64)>)>,
+        holders: Vec<i32>,
+        decide: impl FnOnce(&Promises) -> Result<(T, Vec<(String, u64)>)>,
     ) -> Result<(T, Reserved)> {
-        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
-        let (chosen, bytes) = decide(&promised)?;
-        for (gpu, bytes) in &bytes {
-            let all = promised.entry(gpu.clone()).or_default();
-            *all = all.saturating_add(*bytes);
+        let mut promises = self.promises();
+        let (chosen, bytes) = decide(&promises)?;
+        let number = promises.next;
+        promises.next += 1;
+        promises.all.insert(number, Promise { bytes, holders });
+        Ok((chosen, Reserved { from: self.clone(), number }))
+    }
+}
+
+impl Reserved {
+    /// These take now what was promised.
+    pub(crate) fn taken_by(&self, pids: &[i32]) {
+        if let Some(promise) = self.from.promises().all.get_mut(&self.number) {
+            promise.holders.extend(pids);
         }
-        Ok((chosen, Reserved { from: self.clone(), bytes }))
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut promised = self.from.promised.lock().unwrap_or_else(PoisonError::into_inner);
-        for (gpu, bytes) in &self.bytes {
-            if let Some(all) = promised.get_mut(gpu) {
-                *all = all.saturating_sub(*bytes);
-            }
-        }
-        promised.retain(|_, bytes| *bytes > 0);
+        self.from.promises().all.remove(&self.number);
     }
 }
 
@@ -54,28 +95,47 @@ impl Drop for Reserved {
 mod tests {
     use super::*;
 
+    fn nothing(_: &[i32]) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    fn take(all: &Reservations, bytes: u64, limit: u64) -> (bool, Reserved) {
+        all.decide(Vec::new(), |promises| {
+            let promised = promises.outstanding(nothing).get("a").copied().unwrap_or(0);
+            let fits = promised + bytes <= limit;
+            Ok((fits, if fits { vec![("a".to_owned(), bytes)] } else { Vec::new() }))
+        })
+        .unwrap()
+    }
+
     #[test]
     fn nobody_is_promised_the_same_bytes() {
         let all = Reservations::default();
-        let free = 100_u64;
-        let take = |bytes: u64| {
-            all.decide(|promised| {
-                let left = free - promised.get("a").copied().unwrap_or(0);
-                let fits = left >= bytes;
-                Ok((fits, if fits { vec![("a".to_owned(), bytes)] } else { Vec::new() }))
-            })
-            .unwrap()
-        };
-        let (first, one) = take(60);
-        let (second, two) = take(60);
+        let (first, one) = take(&all, 60, 100);
+        let (second, two) = take(&all, 60, 100);
         assert!(first && !second);
         drop(two);
-        let (third, three) = take(40);
+        let (third, _three) = take(&all, 40, 100);
         assert!(third);
         drop(one);
-        let (fourth, _four) = take(60);
+        let (fourth, _four) = take(&all, 60, 100);
         assert!(fourth);
-        drop(three);
+    }
+
+    #[test]
+    fn what_is_taken_is_not_counted_twice() {
+        let all = Reservations::default();
+        let (_, one) = take(&all, 60, 100);
+        one.taken_by(&[7]);
+        let outstanding = |held: u64| {
+            let used = |pids: &[i32]| {
+                if pids == [7] { vec![("a".to_owned(), held), ("b".to_owned(), 5)] } else { Vec::new() }
+            };
+            all.promises().outstanding(used).get("a").copied().unwrap_or(0)
+        };
+        assert_eq!((outstanding(0), outstanding(50), outstanding(70)), (60, 10, 0));
+        drop(one);
+        assert_eq!(outstanding(0), 0);
     }
 
     #[test]
@@ -83,19 +143,14 @@ mod tests {
         let all = Reservations::default();
         let taken: Vec<Reserved> = std::thread::scope(|scope| {
             let work = || {
-                all.decide(|promised| {
-                    let fits = promised.get("a").copied().unwrap_or(0) + 10 <= 50;
-                    Ok((fits, if fits { vec![("a".to_owned(), 10)] } else { Vec::new() }))
-                })
-                .ok()
-                .filter(|(fits, _)| *fits)
-                .map(|(_, reserved)| reserved)
+                let (fits, reserved) = take(&all, 10, 50);
+                fits.then_some(reserved)
             };
             let workers: Vec<_> = (0..16).map(|_| scope.spawn(work)).collect();
             workers.into_iter().filter_map(|worker| worker.join().unwrap()).collect()
         });
         assert_eq!(taken.len(), 5);
         drop(taken);
-        assert!(all.promised.lock().unwrap().is_empty());
+        assert!(all.promises().all.is_empty());
     }
 }
