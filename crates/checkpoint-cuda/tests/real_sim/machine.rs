@@ -227,6 +227,15 @@ pub(crate) fn beside(name: &str) -> PathBuf {
     test.ancestors().nth(2).unwrap().join(name)
 }
 
+/// The test that runs: its thread bears its name, unless tests run one by one, and then nextest has named it.
+fn test_name() -> String {
+    let current = thread::current();
+    match current.name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => env::args().skip(1).find(|word| word.contains("::")).unwrap(),
+    }
+}
+
 /// Runs the test that this thread is once more, in a mount namespace with a `/dev` of its own.
 fn run_elsewhere() {
     let missing = ["cuda-sim", "libcuda_sim.so"].iter().find(|name| !beside(name).exists());
@@ -242,15 +251,14 @@ fn run_elsewhere() {
         println!("skipped: a test with the stand-in driver because {why}");
         return;
     }
-    let current = thread::current();
-    let name = current.name().unwrap();
+    let name = test_name();
     // On the file system of `/`, short, because sockets have short names.
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let output = Command::new("unshare")
         .args(["--mount", "sh", "-c", DEV, "sh"])
         .arg(env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--include-ignored"])
+        .args(["--exact", &name, "--nocapture", "--include-ignored"])
         .env(HOME, home.path())
         .env("CUDA_SIM_DIR", home.path().join("server"))
         .env_remove("CUDA_SIM_FAULTS")
