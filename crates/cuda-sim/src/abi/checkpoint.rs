@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{In, Out, export};
 use crate::checkpoint::caller::Caller;
 use crate::checkpoint::placement::hex;
+use crate::checkpoint::storage::Device;
 use crate::client;
 use crate::code::{Code, Result};
 
@@ -19,7 +20,15 @@ pub(crate) struct LockArgs {
     reserved1: [u64; 7],
 }
 
-/// `CUcheckpointCheckpointArgs` and `CUcheckpointUnlockArgs`.
+/// `CUcheckpointCheckpointArgs`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct CheckpointArgs {
+    custom: Out<*const Info>,
+    reserved: [u64; 7],
+}
+
+/// `CUcheckpointUnlockArgs`.
 type Reserved = [u64; 8];
 
 /// `CUcheckpointRestoreArgs`.
@@ -29,7 +38,24 @@ pub(crate) struct RestoreArgs {
     pairs: In<Pair>,
     count: u32,
     padding: u32,
-    reserved: [u64; 6],
+    custom: Out<*const Info>,
+    reserved: [u64; 5],
+}
+
+/// `CUcheckpointCustomStorageInfo`.
+#[repr(C)]
+pub(crate) struct Info {
+    handle: u64,
+    devices: *const PerDevice,
+    count: u32,
+}
+
+/// `CUcheckpointCustomStoragePerDeviceData`.
+#[repr(C)]
+pub(crate) struct PerDevice {
+    address: u64,
+    bytes: usize,
+    stream: u64,
 }
 
 /// `CUcheckpointGpuPair`: old UUID, new UUID.
@@ -37,6 +63,8 @@ type Pair = [[u8; 16]; 2];
 
 const _: () =
     assert!(size_of::<LockArgs>() == 64 && size_of::<RestoreArgs>() == 64 && size_of::<Pair>() == 32);
+const _: () =
+    assert!(size_of::<CheckpointArgs>() == 64 && size_of::<Info>() == 24 && size_of::<PerDevice>() == 24);
 
 fn caller() -> Caller {
     Caller::new(&client::directory())
@@ -44,6 +72,18 @@ fn caller() -> Caller {
 
 fn must_be_zero(reserved: &[u64]) -> Result<()> {
     if reserved.iter().all(|word| *word == 0) { Ok(()) } else { Err(Code::INVALID_VALUE) }
+}
+
+/// Hands out what was opened. It is the driver's memory, and there is no call to give it back: it stays.
+fn hand_out(out: Out<*const Info>, (handle, devices): (u64, Vec<Device>)) -> Result<()> {
+    let bytes = |device: &Device| usize::try_from(device.bytes).map_err(|_| Code::INVALID_VALUE);
+    let devices = devices
+        .iter()
+        .map(|device| Ok(PerDevice { address: device.address, bytes: bytes(device)?, stream: device.stream }))
+        .collect::<Result<Vec<_>>>()?;
+    let count = u32::try_from(devices.len()).map_err(|_| Code::INVALID_VALUE)?;
+    let info: &'static Info = Box::leak(Box::new(Info { handle, devices: devices.leak().as_ptr(), count }));
+    out.put(info)
 }
 
 export! {
@@ -69,19 +109,25 @@ export! {
         caller().lock(pid, limit)
     }
 
-    fn cuCheckpointProcessCheckpoint(pid: i32, args: In<Reserved>) {
-        must_be_zero(&args.get().unwrap_or_default())?;
-        caller().checkpoint(pid)
+    fn cuCheckpointProcessCheckpoint(pid: i32, args: In<CheckpointArgs>) {
+        let Some(args) = args.get() else { return caller().checkpoint(pid) };
+        must_be_zero(&args.reserved)?;
+        if args.custom.is_null() {
+            return caller().checkpoint(pid);
+        }
+        hand_out(args.custom, caller().checkpoint_custom(pid)?)
     }
 
     fn cuCheckpointProcessRestore(pid: i32, args: In<RestoreArgs>) {
-        let mut pairs = Vec::new();
-        if let Some(args) = args.get() {
-            must_be_zero(&[u64::from(args.padding)])?;
-            must_be_zero(&args.reserved)?;
-            pairs = args.pairs.list(usize::try_from(args.count).map_err(|_| Code::INVALID_VALUE)?)?;
+        let Some(args) = args.get() else { return caller().restore(pid, Vec::new()) };
+        must_be_zero(&[u64::from(args.padding)])?;
+        must_be_zero(&args.reserved)?;
+        let pairs = args.pairs.list(usize::try_from(args.count).map_err(|_| Code::INVALID_VALUE)?)?;
+        let pairs = pairs.iter().map(|[old, new]| (hex(old), hex(new))).collect();
+        if args.custom.is_null() {
+            return caller().restore(pid, pairs);
         }
-        caller().restore(pid, pairs.iter().map(|[old, new]| (hex(old), hex(new))).collect())
+        hand_out(args.custom, caller().restore_custom(pid, pairs)?)
     }
 
     fn cuCheckpointProcessUnlock(pid: i32, args: In<Reserved>) {
@@ -89,7 +135,7 @@ export! {
         caller().unlock(pid)
     }
 
-    fn cuCheckpointOperationComplete(_handle: u64) {
-        Err(Code::NOT_SUPPORTED)
+    fn cuCheckpointOperationComplete(handle: u64) {
+        caller().complete(handle)
     }
 }

@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::message::{Ask, Reply, Request};
+use super::message::{Ask, Parked, Reply, Request};
 use super::placement::Pair;
 use super::state::{State, Step};
+use super::storage::{self, Device};
 use super::target::Target;
 use crate::client::Pool;
 use crate::code::{Code, Result};
@@ -105,18 +106,68 @@ impl Caller {
         host.map_or_else(|_| Level::newest(), |host| host.level)
     }
 
+    /// `cuCheckpointProcessCheckpoint` with custom storage: the target's memory is shown to this process, until
+    /// [`Caller::complete`] with the handle.
+    ///
+    /// # Errors
+    /// The `CUresult`.
+    pub fn checkpoint_custom(&self, pid: i32) -> Result<(u64, Vec<Device>)> {
+        self.custom(pid, Step::Checkpoint, Vec::new())
+    }
+
+    /// `cuCheckpointProcessRestore` with custom storage: this process writes the memory before it calls
+    /// [`Caller::complete`].
+    ///
+    /// # Errors
+    /// The `CUresult`.
+    pub fn restore_custom(&self, pid: i32, pairs: Vec<Pair>) -> Result<(u64, Vec<Device>)> {
+        self.custom(pid, Step::Restore, pairs)
+    }
+
+    /// `cuCheckpointOperationComplete`.
+    ///
+    /// # Errors
+    /// The `CUresult`.
+    pub fn complete(&self, handle: u64) -> Result<()> {
+        if !self.level().custom_storage() {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let pid = storage::target(handle)?;
+        let begun = self.begin(Call::Complete, pid)?;
+        refuse(begun.verdict)?;
+        storage::close(handle)?;
+        self.take(pid, Ask::Step { step: Step::Complete, pairs: Vec::new(), custom: None }, None, begun)
+            .map(drop)
+    }
+
     fn step(&self, pid: i32, step: Step, pairs: Vec<Pair>, limit: Option<Duration>) -> Result<()> {
         let begun = self.begin(call_of(step), pid)?;
-        if let Verdict::Code(code) = begun.verdict {
-            return Err(Code(code));
-        }
-        if !pairs.is_empty() && !begun.level.pairs() {
+        self.take(pid, Ask::Step { step, pairs, custom: None }, limit, begun).map(drop)
+    }
+
+    fn custom(&self, pid: i32, step: Step, pairs: Vec<Pair>) -> Result<(u64, Vec<Device>)> {
+        let begun = self.begin(call_of(step), pid)?;
+        if !begun.level.custom_storage() {
             return Err(Code::INVALID_VALUE);
         }
-        let target = Target::find(pid)?;
-        let ask = Ask::Step { step, pairs, custom: false };
-        let reply = self.ask(&target, ask, limit, begun.verdict)?;
-        if reply.code == 0 { Ok(()) } else { Err(Code(reply.code)) }
+        if super::target::process_of(pid) == Some(own_pid()) {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let custom = Some(storage::retained()?);
+        let parked = self.take(pid, Ask::Step { step, pairs, custom }, None, begun)?;
+        storage::open(pid, &parked.ok_or(Code::UNKNOWN)?)
+    }
+
+    fn take(&self, pid: i32, ask: Ask, limit: Option<Duration>, begun: Begun) -> Result<Option<Parked>> {
+        refuse(begun.verdict)?;
+        if let Ask::Step { pairs, .. } = &ask
+            && !pairs.is_empty()
+            && !begun.level.pairs()
+        {
+            return Err(Code::INVALID_VALUE);
+        }
+        let reply = self.ask(&Target::find(pid)?, ask, limit, begun.verdict)?;
+        if reply.code == 0 { Ok(reply.parked) } else { Err(Code(reply.code)) }
     }
 
     /// Asks the server whether and how to begin. Waits there if the script says so.

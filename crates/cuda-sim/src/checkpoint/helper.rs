@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::block::Block;
 use super::caller::{call_of, wall_clock};
-use super::message::{self, Ask, Reply, Request};
+use super::message::{self, Ask, Parked, Reply, Request};
 use super::placement::{self, Pair};
 use super::state::{State, Step};
 use super::target::{own_process, own_thread};
@@ -36,7 +36,8 @@ const COPIES_BELOW: u64 = 0x1000_0000_0000;
 #[derive(Debug)]
 struct Saved {
     image: Image,
-    copies: Vec<Copy>,
+    /// Where the pieces are; `None`: with a caller.
+    copies: Option<Vec<Copy>>,
     /// The GPUs that the process could open.
     gpus: Vec<GpuInfo>,
 }
@@ -49,6 +50,8 @@ struct Helper {
     replies: OwnedFd,
     stale: OwnedFd,
     saved: Option<Saved>,
+    /// The operation with custom storage that is not complete.
+    token: Option<u64>,
     /// A restore failed in the way after which this driver answers 304 for ever.
     wedged: bool,
 }
@@ -71,8 +74,16 @@ pub fn start(client: &'static Client) -> Result<()> {
         let block = Block { owner: own_process(), helper: own_thread(), state, pipes, busy: 0 };
         match publish(&block) {
             Ok(words) => {
-                let mut helper =
-                    Helper { client, words, requests, replies, stale, saved: None, wedged: false };
+                let mut helper = Helper {
+                    client,
+                    words,
+                    requests,
+                    replies,
+                    stale,
+                    saved: None,
+                    token: None,
+                    wedged: false,
+                };
                 helper.note(&lock(&client.directory).clone(), State::Running);
                 let _ = ready.send(Ok(()));
                 helper.serve();
@@ -101,8 +112,11 @@ impl Helper {
                 self.words.busy.store(request.id, Ordering::SeqCst);
                 let result =
                     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.carry_out(&request)));
-                let code = result.unwrap_or(Err(Code::UNKNOWN)).err().map_or(0, |code| code.0);
-                let reply = Reply { id: request.id, code, state: self.state().number(), parked: None };
+                let (code, parked) = match result.unwrap_or(Err(Code::UNKNOWN)) {
+                    Ok(parked) => (0, parked),
+                    Err(code) => (code.0, None),
+                };
+                let reply = Reply { id: request.id, code, state: self.state().number(), parked };
                 self.words.busy.store(0, Ordering::SeqCst);
                 self.reply(&reply);
             }
@@ -129,29 +143,42 @@ impl Helper {
         let _: Result<serde_json::Value> = ask(&Pool::default(), directory, Checkpoint::Note { state });
     }
 
-    fn carry_out(&mut self, request: &Request) -> Result<()> {
-        let Ask::Step { step, pairs, custom } = &request.ask else { return Ok(()) };
-        let next = self.state().after(*step, *custom)?;
+    fn carry_out(&mut self, request: &Request) -> Result<Option<Parked>> {
+        let Ask::Step { step, pairs, custom } = &request.ask else { return Ok(None) };
+        let state = self.state();
+        let next = state.after(*step, custom.is_some())?;
         if let Some(verdict) = request.fault {
             self.suffer(request, verdict)?;
         }
         self.meet(request, *step, Phase::During)?;
-        match step {
-            Step::Lock => self.lock(request)?,
-            Step::Checkpoint => {
-                if let Err(code) = self.checkpoint() {
-                    if code == Code::UNKNOWN {
-                        self.note(&request.dir, State::Failed);
-                    }
-                    return Err(code);
-                }
+        let parked = self.take(request, *step, pairs, custom.as_deref()).inspect_err(|code| {
+            // A checkpoint that loses the device loses the process.
+            if *step == Step::Checkpoint && *code == Code::UNKNOWN {
+                self.note(&request.dir, State::Failed);
             }
-            Step::Restore => self.restore(&request.dir, pairs)?,
-            Step::Unlock => self.client.gate.open(),
-            Step::Complete => return Err(Code::NOT_SUPPORTED),
-        }
+        })?;
         self.note(&request.dir, next);
-        self.meet(request, *step, Phase::After)
+        self.meet(request, *step, Phase::After)?;
+        Ok(parked)
+    }
+
+    /// Takes a step that may be taken.
+    fn take(
+        &mut self,
+        request: &Request,
+        step: Step,
+        pairs: &[Pair],
+        contexts: Option<&[String]>,
+    ) -> Result<Option<Parked>> {
+        match (step, contexts) {
+            (Step::Lock, _) => self.lock(request)?,
+            (Step::Checkpoint, None) => self.checkpoint()?,
+            (Step::Checkpoint, Some(contexts)) => return self.park(contexts).map(Some),
+            (Step::Restore, contexts) => return self.restore(&request.dir, pairs, contexts),
+            (Step::Unlock, _) => self.client.gate.open(),
+            (Step::Complete, _) => self.settle()?,
+        }
+        Ok(None)
     }
 
     /// Asks the script, through a channel that is closed again before anybody can see it.
@@ -197,34 +224,90 @@ impl Helper {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        let here = self.openable(&lock(&self.client.host));
-        let pieces: Vec<Piece> = self.client.ask(&wire::Request::Checkpoint(Checkpoint::Measure))?;
+        let here = self.checkpointable()?;
+        let pieces: Vec<Piece> = self.ask(Checkpoint::Measure)?;
         let copy = |piece: &Piece| Copy::new(piece.name.wrapping_sub(COPIES_BELOW), piece.bytes);
         let copies = pieces.iter().map(copy).collect::<Result<Vec<_>>>()?;
         let to = copies.iter().map(Copy::address).collect();
-        let image: Image = self.client.ask(&wire::Request::Checkpoint(Checkpoint::Save { to }))?;
-        self.client.pool.close();
-        lock(&self.client.nodes).clear();
-        self.saved = Some(Saved { image, copies, gpus: here });
+        let image: Image = self.ask(Checkpoint::Save { to })?;
+        self.saved = Some(Saved { image, copies: Some(copies), gpus: here });
+        self.let_go();
         Ok(())
     }
 
-    fn restore(&mut self, directory: &Path, pairs: &[Pair]) -> Result<()> {
+    /// Managed memory is beyond every driver so far. The answer is the GPUs that the process sees.
+    fn checkpointable(&self) -> Result<Vec<GpuInfo>> {
+        let managed =
+            self.client.tables().allocations.values().any(|known| known.kind == tables::Kind::Managed);
+        if managed { Err(Code::NOT_SUPPORTED) } else { Ok(self.openable(&lock(&self.client.host))) }
+    }
+
+    /// Closes all that leads to the device.
+    fn let_go(&self) {
+        self.client.pool.close();
+        lock(&self.client.nodes).clear();
+    }
+
+    /// Shows the memory to a caller, who has contexts on all GPUs that hold some.
+    fn park(&mut self, contexts: &[String]) -> Result<Parked> {
+        let here = self.checkpointable()?;
+        let pieces: Vec<Piece> = self.ask(Checkpoint::Measure)?;
+        let host = lock(&self.client.host).clone();
+        let used = host.gpus.iter().filter(|gpu| pieces.iter().any(|piece| piece.gpu == gpu.index));
+        covered(used, contexts)?;
+        let (image, parked): (Image, Parked) = self.ask(Checkpoint::Park)?;
+        self.saved = Some(Saved { image, copies: None, gpus: here });
+        self.token = Some(parked.token);
+        Ok(parked)
+    }
+
+    /// The caller has its copies, or has brought them back.
+    fn settle(&mut self) -> Result<()> {
+        let token = self.token.ok_or(Code::ILLEGAL_STATE)?;
+        let back = self.state() == State::Restoring;
+        let _: serde_json::Value = self.ask(Checkpoint::Settle { token, back })?;
+        self.token = None;
+        if back {
+            self.saved = None;
+        } else {
+            self.let_go();
+        }
+        Ok(())
+    }
+
+    fn ask<T: DeserializeOwned>(&self, request: Checkpoint) -> Result<T> {
+        self.client.ask(&wire::Request::Checkpoint(request))
+    }
+
+    fn restore(
+        &mut self,
+        directory: &Path,
+        pairs: &[Pair],
+        contexts: Option<&[String]>,
+    ) -> Result<Option<Parked>> {
         if self.wedged {
             return Err(Code::OPERATING_SYSTEM);
         }
         let saved = self.saved.as_ref().ok_or(Code::ILLEGAL_STATE)?;
+        // The bytes come from where they went.
+        if saved.copies.is_some() == contexts.is_some() {
+            return Err(Code::INVALID_VALUE);
+        }
         let pool = Pool::default();
         let hello = pool.ask::<Host>(directory, &wire::Request::Core(Core::Hello));
         let host = hello.map_err(|_| Code::NO_DEVICE)?;
         let new = placement::place(&saved.gpus, pairs, &self.openable(&host), host.level)?;
         let gpus: Vec<(u32, u32)> =
             saved.gpus.iter().zip(&new).map(|(old, new)| (old.index, new.index)).collect();
+        if let Some(contexts) = contexts {
+            let holds = |old: &u32| saved.image.pieces.iter().any(|piece| piece.gpu == *old);
+            covered(gpus.iter().zip(&new).filter(|((old, _), _)| holds(old)).map(|(_, new)| new), contexts)?;
+        }
         let nodes = self.nodes(&saved.image, &gpus)?;
-        let from = saved.copies.iter().map(Copy::address).collect();
+        let from = saved.copies.as_ref().map(|copies| copies.iter().map(Copy::address).collect());
         let load = Checkpoint::Load { image: Box::new(saved.image.clone()), from, gpus };
         // Until here nothing has changed, and the server undoes what it could not finish.
-        let _: serde_json::Value = ask(&pool, directory, load)?;
+        let parked: Option<Parked> = ask(&pool, directory, load)?;
         drop(pool);
         *lock(&self.client.nodes) = nodes;
         directory.clone_into(&mut lock(&self.client.directory));
@@ -238,8 +321,9 @@ impl Helper {
             }
         }
         drop(tables);
+        self.token = parked.as_ref().map(|parked| parked.token);
         self.saved = None;
-        Ok(())
+        Ok(parked)
     }
 
     /// The GPUs whose device nodes this process can open.
@@ -262,6 +346,12 @@ impl Helper {
         }
         Ok(files)
     }
+}
+
+/// Has the caller contexts on all of these?
+fn covered<'a>(mut gpus: impl Iterator<Item = &'a GpuInfo>, contexts: &[String]) -> Result<()> {
+    let all = gpus.all(|gpu| contexts.contains(&placement::hex(&gpu.uuid)));
+    if all { Ok(()) } else { Err(Code::INVALID_CONTEXT) }
 }
 
 fn ask<T: DeserializeOwned>(pool: &Pool, directory: &Path, request: Checkpoint) -> Result<T> {

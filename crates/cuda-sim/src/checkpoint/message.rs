@@ -49,8 +49,8 @@ pub enum Ask {
         step: Step,
         /// Old and new GPU of each pair of a restore, as UUIDs in hexadecimal.
         pairs: Vec<(String, String)>,
-        /// The caller keeps the memory (13.4).
-        custom: bool,
+        /// The caller keeps the memory (13.4): the GPUs whose contexts it has.
+        custom: Option<Vec<String>>,
     },
 }
 
@@ -72,8 +72,19 @@ pub struct Reply {
 pub struct Parked {
     /// The server's name for it.
     pub token: u64,
-    /// UUID in hexadecimal and bytes, for each GPU.
-    pub parts: Vec<(String, u64)>,
+    /// For each GPU with memory of the process.
+    pub parts: Vec<Part>,
+}
+
+/// The memory on one GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The GPU's UUID in hexadecimal.
+    pub gpu: String,
+    /// The number by which a caller opens it.
+    pub key: u64,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// One message as bytes; `None` if it does not fit in one piece.
@@ -109,7 +120,7 @@ mod tests {
         let pair = ("0".repeat(32), "f".repeat(32));
         Request {
             id: 7,
-            ask: Ask::Step { step: Step::Restore, pairs: vec![pair; pairs], custom: false },
+            ask: Ask::Step { step: Step::Restore, pairs: vec![pair; pairs], custom: None },
             dir: PathBuf::from("/var/lib/cuda-sim"),
             until: None,
             caller: 1,

@@ -26,4 +26,5 @@ pub mod helper;
 pub mod message;
 pub mod placement;
 pub mod state;
+pub mod storage;
 pub mod target;

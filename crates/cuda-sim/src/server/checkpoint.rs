@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::process::{Event, Tables};
-use super::{AddressSpace, Context, Mapping, Physical, Process, Server, Stream, body, lock};
+use super::{AddressSpace, Context, Mapping, Physical, Process, Server, Stream, body, lock, storage};
 use crate::code::{Code, Result};
 use crate::faults::has_ended;
 use crate::wire::{Begun, Checkpoint, EventImage, Image, MapImage, Piece};
@@ -27,8 +27,26 @@ pub(super) fn handle(server: &Arc<Server>, process: &Arc<Process>, request: Chec
         }
         Checkpoint::Measure => body(collect(process).1),
         Checkpoint::Save { to } => body(save(process, &to)?),
+        Checkpoint::Park => {
+            let (memory, pieces) = collect(process);
+            alive(process)?;
+            let image = describe(process, &memory, pieces)?;
+            body((image, storage::park(server, process, &memory, true)?))
+        }
         Checkpoint::Load { image, from, gpus } => {
-            load(server, process, &image, &from, &gpus).map(|()| Value::Null)
+            let memory = load(server, process, &image, from.as_deref(), &gpus)?;
+            let parked = match from {
+                Some(_) => None,
+                None => Some(storage::park(server, process, &memory, false)?),
+            };
+            body(parked)
+        }
+        Checkpoint::Settle { token, back } => {
+            storage::settle(server, process, token, back)?;
+            if !back {
+                process.clear();
+            }
+            Ok(Value::Null)
         }
     }
 }
@@ -57,8 +75,7 @@ fn save(process: &Process, to: &[u64]) -> Result<Image> {
     if to.len() != memory.len() {
         return Err(Code::INVALID_VALUE);
     }
-    let contexts: Vec<Context> = lock(&process.tables).contexts.values().cloned().collect();
-    contexts.iter().try_for_each(|context| context.gpu.alive())?;
+    alive(process)?;
     let image = describe(process, &memory, pieces)?;
     for (physical, address) in memory.iter().zip(to) {
         physical.gpu.alive()?;
@@ -70,6 +87,11 @@ fn save(process: &Process, to: &[u64]) -> Result<Image> {
     drop(memory);
     process.clear();
     Ok(image)
+}
+
+fn alive(process: &Process) -> Result<()> {
+    let contexts: Vec<Context> = lock(&process.tables).contexts.values().cloned().collect();
+    contexts.iter().try_for_each(|context| context.gpu.alive())
 }
 
 fn describe(process: &Process, memory: &[Arc<Physical>], pieces: Vec<Piece>) -> Result<Image> {
@@ -113,11 +135,17 @@ fn describe(process: &Process, memory: &[Arc<Physical>], pieces: Vec<Piece>) -> 
     Ok(image)
 }
 
-/// Makes all of it, or nothing.
-fn load(server: &Server, process: &Process, image: &Image, from: &[u64], gpus: &[(u32, u32)]) -> Result<()> {
+/// Makes all of it, or nothing; the bytes come from the process, or stay zero.
+fn load(
+    server: &Server,
+    process: &Process,
+    image: &Image,
+    from: Option<&[u64]>,
+    gpus: &[(u32, u32)],
+) -> Result<Vec<Arc<Physical>>> {
     let moved: HashMap<u32, u32> = gpus.iter().copied().collect();
     let gpu = |old: &u32| server.gpu(*moved.get(old).ok_or(Code::INVALID_DEVICE)?);
-    if from.len() != image.pieces.len() {
+    if from.is_some_and(|from| from.len() != image.pieces.len()) {
         return Err(Code::INVALID_VALUE);
     }
     let mut tables = Tables::default();
@@ -129,7 +157,7 @@ fn load(server: &Server, process: &Process, image: &Image, from: &[u64], gpus: &
     // Room is taken for all pieces before the first byte moves.
     let take = |piece: &Piece| Physical::new(gpu(&piece.gpu)?, piece.bytes);
     let memory = image.pieces.iter().map(take).collect::<Result<Vec<_>>>()?;
-    for (physical, address) in memory.iter().zip(from) {
+    for (physical, address) in memory.iter().zip(from.unwrap_or_default()) {
         physical
             .memory
             .fill_from_process(0, process.pid, *address, physical.memory.len())
@@ -160,7 +188,7 @@ fn load(server: &Server, process: &Process, image: &Image, from: &[u64], gpus: &
     }
     *process.space_mut() = space;
     *lock(&process.tables) = tables;
-    Ok(())
+    Ok(memory)
 }
 
 /// An event that has happened is known by a ticket that is done, and by its time.

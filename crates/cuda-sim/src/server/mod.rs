@@ -24,6 +24,7 @@ mod module;
 mod nvml;
 mod process;
 mod space;
+mod storage;
 mod stream;
 
 pub use crate::abi::sys::region::Region;
@@ -59,6 +60,8 @@ pub struct Server {
     level: Mutex<Level>,
     processes: Mutex<HashMap<i32, Arc<Process>>>,
     shared: Mutex<HashMap<u64, space::Shared>>,
+    /// Operations with custom storage that are not complete.
+    parked: Mutex<HashMap<u64, storage::Operation>>,
     nvml: Mutex<crate::nvml::Settings>,
 }
 
@@ -86,6 +89,7 @@ impl Server {
             level: Mutex::new(config.level),
             processes: Mutex::default(),
             shared: Mutex::default(),
+            parked: Mutex::default(),
             nvml: Mutex::default(),
         }))
     }

@@ -15,6 +15,8 @@ pub struct Physical {
     pub gpu: Arc<Gpu>,
     /// The bytes.
     pub memory: Region,
+    /// Is it in the GPU's account?
+    counted: bool,
 }
 
 impl Physical {
@@ -25,18 +27,28 @@ impl Physical {
     pub fn new(gpu: &Arc<Gpu>, bytes: u64) -> Result<Arc<Self>> {
         gpu.take(bytes)?;
         match Region::new(bytes) {
-            Ok(memory) => Ok(Arc::new(Self { gpu: gpu.clone(), memory })),
+            Ok(memory) => Ok(Arc::new(Self { gpu: gpu.clone(), memory, counted: true })),
             Err(code) => {
                 gpu.give_back(bytes);
                 Err(code)
             }
         }
     }
+
+    /// Memory that stands for other memory of the GPU, and is not in its account.
+    ///
+    /// # Errors
+    /// OUT_OF_MEMORY.
+    pub(super) fn uncounted(gpu: &Arc<Gpu>, bytes: u64) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self { gpu: gpu.clone(), memory: Region::new(bytes)?, counted: false }))
+    }
 }
 
 impl Drop for Physical {
     fn drop(&mut self) {
-        self.gpu.give_back(self.memory.len());
+        if self.counted {
+            self.gpu.give_back(self.memory.len());
+        }
     }
 }
 

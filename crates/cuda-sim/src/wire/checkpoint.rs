@@ -29,14 +29,23 @@ pub enum Checkpoint {
         /// One address a piece, in their order.
         to: Vec<u64>,
     },
-    /// Makes everything again.
+    /// Opens all device memory for a caller to copy. Answer: an [`Image`] and a [`crate::checkpoint::message::Parked`].
+    Park,
+    /// Makes everything again. Answer: with custom storage a [`crate::checkpoint::message::Parked`].
     Load {
         /// What [`Checkpoint::Save`] answered.
         image: Box<Image>,
-        /// Where the pieces are now, in their order.
-        from: Vec<u64>,
+        /// Where the pieces are now, in their order; `None`: a caller will bring the bytes.
+        from: Option<Vec<u64>>,
         /// Old and new GPU, by index.
         gpus: Vec<(u32, u32)>,
+    },
+    /// The caller has copied: what it was shown goes, and so does the memory, unless it came `back`.
+    Settle {
+        /// Which operation.
+        token: u64,
+        /// Does the memory come back from the caller?
+        back: bool,
     },
 }
 
