@@ -69,7 +69,8 @@ impl Engine {
             criu: self.criu().ok().map(|(criu, _)| criu),
             program: Some(&self.inner.program),
             gpu: Some(Seen::of_this_machine(gpu_detect::host(NVML_LIMIT), || {
-                Err("the pipelines do not use the driver yet".to_owned())
+                let driver = self.inner.gpus.driver().map_err(|error| explain(&error))?;
+                Ok(driver.capabilities())
             })),
         };
         doctor::doctor(&machine, &mut || self.trial().map_err(|error| explain(&error)))
@@ -106,7 +107,8 @@ impl Engine {
             memory_limit: None,
             pids_limit: None,
             sidecars: Vec::new(),
-            gpus: crate::request::GpuWish::All,
+            // Whether snapshots work is asked here; what the GPUs do has items of its own.
+            gpus: crate::request::GpuWish::None,
         };
         let session = self.start(&root, request, &NoWatch)?;
         let id = session.id.as_str();

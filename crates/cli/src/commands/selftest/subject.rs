@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// And a second for each of these.
 const BYTES_A_SECOND: u64 = 64 << 20;
 
+/// How long a session may take to end.
+const REMOVAL: Duration = Duration::from_secs(20);
+
 /// What the program answered. Everything in it was read back from the GPUs.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub(super) struct Answer {
@@ -206,9 +209,16 @@ impl<'a> Subject<'a> {
 
     /// Ends and forgets it.
     pub(super) fn remove(&self) -> Result<()> {
-        self.online.post_job(self.path("/stop"), &json!({"grace_ms": 2000}))?;
-        self.online.delete_job(self.path(""))?;
-        Ok(())
+        let deadline = Instant::now() + REMOVAL;
+        loop {
+            // It may have none to end any more, or its end may be under way: what counts is that it can be forgotten.
+            let _ = self.online.post_job(self.path("/stop"), &json!({"grace_ms": 2000}));
+            match self.online.delete_job(self.path("")) {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
     }
 }
 
