@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::lex::Literal;
 use super::op::{Const, Function, Instr, LaneMask, NONE, Op, Slot, Special, Ty, Var};
-use super::parse::{bits, place};
+use super::operand::bits;
+use super::parse::place;
 
 const MOST_SLOTS: u32 = 1 << 16;
 

@@ -22,6 +22,7 @@ mod launch;
 mod lex;
 mod memory;
 mod op;
+mod operand;
 mod parse;
 mod select;
 mod sites;

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::build::{Builder, Home, Operand};
+use super::build::{Builder, Home};
 use super::lex::{Literal, Spot, Token, lex};
 use super::op::{Const, Function, Global, Ty, Var};
+use super::operand::bits;
 use super::{Module, PtxError};
 
 /// Bounds that keep hostile text from taking the machine.
@@ -16,7 +17,7 @@ const MOST_DEPTH: u32 = 16;
 
 pub(super) struct Parser<'a> {
     spots: Vec<Spot<'a>>,
-    at: usize,
+    pub(super) at: usize,
     pub(super) globals: Vec<Global>,
     pub(super) names: HashMap<String, Home>,
     functions: Vec<Function>,
@@ -281,19 +282,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A number with its sign.
-    pub(super) fn literal(&mut self) -> Result<Literal, PtxError> {
-        let negative = self.eat('-');
-        let Token::Number(value) = self.next()? else { return Err(self.error("a number is missing")) };
-        Ok(match value {
-            Literal::Int(value) if negative => Literal::Int(value.wrapping_neg()),
-            Literal::Decimal(value) if negative => Literal::Decimal(-value),
-            Literal::Float32(bits) if negative => Literal::Float32(bits ^ 1 << 31),
-            Literal::Float64(bits) if negative => Literal::Float64(bits ^ 1 << 63),
-            value => value,
-        })
-    }
-
     fn module_shared(&mut self, external: bool) -> Result<(), PtxError> {
         let (name, size, align, _, open) = self.variable()?;
         self.expect(';')?;
@@ -505,69 +493,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn operand(&mut self, depth: u32) -> Result<Operand<'a>, PtxError> {
-        if depth > 2 {
-            return Err(self.error("an operand is nested too deeply"));
-        }
-        let one = match self.peek() {
-            Some(Token::Mark('[')) => {
-                self.at += 1;
-                let mut base = None;
-                let mut offset = 0_i64;
-                match self.peek() {
-                    Some(Token::Word(name)) => {
-                        self.at += 1;
-                        base = Some(name);
-                        if self.eat('+') || self.peek() == Some(Token::Mark('-')) {
-                            offset = self.offset()?;
-                        }
-                    }
-                    _ => offset = self.offset()?,
-                }
-                self.expect(']')?;
-                Operand::Address { base, offset }
-            }
-            Some(Token::Mark(open @ ('{' | '('))) => {
-                self.at += 1;
-                let close = if open == '{' { '}' } else { ')' };
-                let mut list = Vec::new();
-                while !self.eat(close) {
-                    list.push(self.operand(depth + 1)?);
-                    if !self.eat(',') {
-                        self.expect(close)?;
-                        break;
-                    }
-                }
-                Operand::List(list)
-            }
-            Some(Token::Mark('!')) => {
-                self.at += 1;
-                Operand::Not(self.word()?)
-            }
-            Some(Token::Mark('-') | Token::Number(_)) => Operand::Literal(self.literal()?),
-            _ => Operand::Name(self.word()?),
-        };
-        if self.eat('|') {
-            let Operand::Name(first) = one else {
-                return Err(self.error("a pair of results needs two names"));
-            };
-            return Ok(Operand::Pair(first, self.word()?));
-        }
-        if let Operand::Name(name) = one
-            && self.eat('+')
-        {
-            return Ok(Operand::Symbol(name, self.offset()?));
-        }
-        Ok(one)
-    }
-
-    fn offset(&mut self) -> Result<i64, PtxError> {
-        match self.literal()? {
-            Literal::Int(value) => Ok(value.cast_signed()),
-            _ => Err(self.error("an offset is an integer")),
-        }
-    }
-
     fn link(self) -> Result<Module, PtxError> {
         for function in &self.functions {
             for site in &function.calls {
@@ -604,22 +529,4 @@ pub(super) fn place(end: &mut u32, size: u64, align: u64) -> Option<u32> {
     let stop = start.checked_add(size).filter(|stop| *stop <= 1 << 24)?;
     *end = u32::try_from(stop).ok()?;
     u32::try_from(start).ok()
-}
-
-/// A literal as an operand of `ty`.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a decimal literal of a 32-bit instruction is rounded to 32 bits"
-)]
-pub(super) fn bits(value: Literal, ty: Ty) -> u64 {
-    match (value, ty) {
-        (Literal::Int(value), Ty::Pred) => u64::from(value != 0),
-        (Literal::Int(value), _) => value,
-        (Literal::Float32(bits), Ty::F64) => f64::from(f32::from_bits(bits)).to_bits(),
-        (Literal::Float32(bits), _) => u64::from(bits),
-        (Literal::Float64(bits), Ty::F32) => u64::from((f64::from_bits(bits) as f32).to_bits()),
-        (Literal::Float64(bits), _) => bits,
-        (Literal::Decimal(value), Ty::F32) => u64::from((value as f32).to_bits()),
-        (Literal::Decimal(value), _) => value.to_bits(),
-    }
 }
