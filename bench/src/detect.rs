@@ -57,7 +57,7 @@ fill()
 for _ in range(6):
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 keep = []
-used = len(os.listdir("/proc/self/fd"))
+used = len(os.listdir("/proc/self/fd")) - 1
 for number in range(descriptors - used):
     if number % 10 == 0:
         keep.append(socket.socket(socket.AF_UNIX))

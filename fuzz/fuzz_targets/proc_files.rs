@@ -1,0 +1,39 @@
+//! What other people's processes make the kernel write into `/proc`: mappings, links, names, environments. The input is one such file,
+//! read by every reader; each path in it is judged as well.
+#![no_main]
+
+use gpu_detect::maps::{self, Mapping};
+use gpu_detect::object::Object;
+use gpu_detect::text;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    for (line, path) in maps::with_file(bytes) {
+        assert!(line.ends_with(path));
+        let _ = Object::of(path);
+        if let Some(mapping) = Mapping::parse(line) {
+            assert!(mapping.start < mapping.end);
+            // What was read can be written and read again.
+            let written = format!(
+                "{:x}-{:x} {} {:x} 00:05 {} ",
+                mapping.start,
+                mapping.end,
+                mapping.permissions_text(),
+                mapping.offset,
+                mapping.inode
+            );
+            if mapping.permissions.iter().all(u8::is_ascii_graphic) {
+                let again = Mapping::parse(written.as_bytes()).unwrap();
+                assert_eq!(
+                    (again.start, again.end, again.offset),
+                    (mapping.start, mapping.end, mapping.offset)
+                );
+            }
+        }
+    }
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let _ = Object::of(line);
+    }
+    let _ = (text::Status::parse(bytes), text::environment(bytes), text::cgroup(bytes), text::parent(bytes));
+    let _ = (text::unix_sockets(bytes), text::children(bytes));
+});
