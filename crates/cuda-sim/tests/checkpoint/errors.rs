@@ -222,7 +222,7 @@ fn lock_waits_for_the_streams() {
     assert_eq!(world.ctl(&json!({ "do": "await-hold", "seconds": 30 }))["held"], true);
     let begin = Instant::now();
     assert_eq!(caller.lock(target.pid, Some(Duration::from_millis(200))), Err(Code::NOT_READY));
-    assert!((200..1000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
+    assert!((200..10_000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
     assert_eq!(state(&world, &target), State::Running);
     let waiting = std::thread::scope(|scope| {
         let lock = scope.spawn(|| world.caller().lock(target.pid, None));

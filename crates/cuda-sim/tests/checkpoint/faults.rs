@@ -105,7 +105,7 @@ fn a_hang_ends_with_the_faults_or_with_the_caller() {
     let before = target.report();
     world.fault("lock", "before", &json!({ "hang": true }));
     std::thread::scope(|scope| {
-        let lock = scope.spawn(|| world.caller().lock(target.pid, Some(Duration::from_millis(100))));
+        let lock = scope.spawn(|| world.caller().lock(target.pid, Some(Duration::from_secs(20))));
         assert_eq!(await_hold(&world)["hang"], true);
         assert_eq!(state(&world, &target), State::Running, "others can ask meanwhile");
         world.ctl(&json!({ "do": "clear" }));
