@@ -1,7 +1,7 @@
 //! What a process has on the GPU, from `/proc` and NVML, and which strategy fits it.
 //!
 //! Nothing is asked of the process itself, nothing is stopped, and no rights are needed beyond those to read its `/proc`
-//! directory. [`Detector`] reads and judges; [`host`] asks NVML which GPUs there are. Each [`Finding`] carries the lines it
+//! directory. [`Detector`] reads and judges; [`host()`] asks NVML which GPUs there are. Each [`Finding`] carries the lines it
 //! rests on and how sure it is, because most of what can be seen from outside has more than one explanation.
 //!
 //! ```no_run
@@ -21,6 +21,8 @@ use std::time::Duration;
 
 mod detector;
 pub mod error;
+#[cfg(any(feature = "forensic", test))]
+pub mod forensic;
 pub mod host;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only what was read in /proc is judged"))]
 mod judge;

@@ -23,6 +23,18 @@ pub(crate) struct DetectArgs {
     /// Every process
     #[arg(long, group = "whom")]
     pub(crate) all: bool,
+    /// Copy the memory behind this window instead: bytes for forensics, never a snapshot
+    #[cfg(feature = "forensic")]
+    #[arg(long, value_name = "FILE", group = "whom", requires = "out")]
+    pub(crate) capture: Option<std::path::PathBuf>,
+    /// How much shows at a time
+    #[cfg(feature = "forensic")]
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, requires = "capture", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) window: u64,
+    /// Where the copy goes; must not be there yet
+    #[cfg(feature = "forensic")]
+    #[arg(long, value_name = "FILE", requires = "capture")]
+    pub(crate) out: Option<std::path::PathBuf>,
     /// How to print it; `json` is the same as --json
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = DetectFormat::Text)]
     pub(crate) format: DetectFormat,

@@ -28,6 +28,10 @@ struct Message<'a> {
 }
 
 pub(crate) fn run(context: &Context, args: &DetectArgs) -> Result<()> {
+    #[cfg(feature = "forensic")]
+    if let (Some(from), Some(to)) = (&args.capture, &args.out) {
+        return forensic::capture(context, from, args.window, to);
+    }
     let host = host(context);
     let detector = Detector::new(Path::new("/proc"), host.clone());
     let report = match args.pid {
@@ -109,6 +113,46 @@ fn unreadable(context: &Context, report: &Report) {
     }
     let names = names.join(", ");
     context.printer.warning(&format!("could not look at {names}: only their owners and root may"));
+}
+
+/// Bytes, never a snapshot: see `gpu_detect::forensic`.
+#[cfg(feature = "forensic")]
+mod forensic {
+    use std::fs::File;
+    use std::io::Write;
+    use std::path::Path;
+
+    use anyhow::{Context as _, Result};
+    use gpu_detect::forensic::{Aperture, FileAperture, capture as copy};
+
+    use crate::context::Context;
+    use crate::format;
+
+    /// The kernel and disks like pieces of this size.
+    const PIECE: usize = 1 << 20;
+
+    pub(super) fn capture(context: &Context, from: &Path, window: u64, to: &Path) -> Result<()> {
+        let shown = |path: &Path| path.display().to_string();
+        let file = File::open(from).with_context(|| format!("cannot open `{}`", shown(from)))?;
+        let mut aperture =
+            FileAperture::new(file, window).with_context(|| format!("cannot read `{}`", shown(from)))?;
+        let mut out = File::create_new(to).with_context(|| format!("cannot create `{}`", shown(to)))?;
+        let len = aperture.memory();
+        let captured = copy(&mut aperture, 0, len, PIECE, &mut out)
+            .and_then(|captured| out.flush().map(|()| captured))
+            .with_context(|| format!("cannot copy `{}` to `{}`", shown(from), shown(to)))?;
+        for gap in &captured.gaps {
+            context.printer.warning(&format!(
+                "{} bytes at {:#x} could not be read; zeros stand for them",
+                gap.len, gap.start
+            ));
+        }
+        context.printer.note(&format!(
+            "copied {}; this is no snapshot and cannot be restored",
+            format::size(captured.bytes)
+        ));
+        Ok(())
+    }
 }
 
 /// How a report looks.
