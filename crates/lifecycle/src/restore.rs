@@ -73,7 +73,9 @@ impl Engine {
         let images =
             steps.run("lay out images", || self.images_of(store, &head, &commit, &snapshot, watch))?;
         steps.run("check images", || {
-            trust::check_images(images.path(), &record.owner, &expectations(record))
+            let expected = expectations(record);
+            trust::drop_stale_nodes(images.path(), &record.owner, &expected)?;
+            trust::check_images(images.path(), &record.owner, &expected)
         })?;
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
         Ok(Aim { commit, files, images, gpu, key: head.snapshot.to_string() })

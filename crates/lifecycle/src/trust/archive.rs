@@ -7,7 +7,7 @@
 //!
 //! A GPU's node is a name and a number, and the number alone says which driver answers. So such a node passes only if this
 //! machine has one of the same name with the same number: `nvidia0` that is really a disk is refused, and so is a node whose
-//! number belonged to the driver on another machine or before a reboot.
+//! number belonged to the driver on another machine or before a reboot (`stale_nodes` takes those out beforehand).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -20,7 +20,7 @@ use sandbox::{DeviceNode, User};
 
 use super::mounts::path;
 
-const BLOCK: usize = 512;
+pub(super) const BLOCK: usize = 512;
 /// Longer names than the kernel takes are no names.
 const LONGEST_NAME: u64 = 4096;
 const MOST_MEMBERS: usize = 4 << 20;
@@ -118,22 +118,22 @@ fn ends(mut input: impl Read) -> Result<(), String> {
     }
 }
 
-fn padded(size: u64) -> u64 {
+pub(super) fn padded(size: u64) -> u64 {
     size.next_multiple_of(BLOCK as u64)
 }
 
-struct Member {
-    name: PathBuf,
+pub(super) struct Member {
+    pub(super) name: PathBuf,
     target: PathBuf,
-    kind: u8,
+    pub(super) kind: u8,
     mode: u64,
     uid: u64,
-    size: u64,
+    pub(super) size: u64,
     device: (u64, u64),
 }
 
 impl Member {
-    fn read(header: &[u8; BLOCK]) -> Result<Self, String> {
+    pub(super) fn read(header: &[u8; BLOCK]) -> Result<Self, String> {
         let sum: u64 = header
             .iter()
             .enumerate()
@@ -217,7 +217,7 @@ impl Member {
     }
 
     /// Whether it is a GPU's node as the machine has it, directly below `/dev`.
-    fn is_one_of(&self, clean: &Path, devices: &[DeviceNode]) -> bool {
+    pub(super) fn is_one_of(&self, clean: &Path, devices: &[DeviceNode]) -> bool {
         devices.iter().any(|node| {
             Path::new(&node.name) == clean && self.device == (u64::from(node.major), u64::from(node.minor))
         })

@@ -24,13 +24,14 @@ mod procfs;
 mod reach;
 mod restored;
 mod schema;
+mod stale_nodes;
 mod wire;
 
 use std::path::{Path, PathBuf};
 
 use sandbox::{DeviceNode, User};
 
-use crate::error::{LifecycleError, Result};
+use crate::error::{LifecycleError, Result, io_error};
 
 /// A bind mount from outside that the restore will make.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,6 +83,13 @@ pub fn check_images(dir: &Path, user: &User, expected: &Expectations) -> Result<
         }
     }
     findings.verdict(user)
+}
+
+/// Leaves nodes of GPUs that do not fit this machine out of the images in `dir`, before they are checked. A session that slept through
+/// a reboot may have some; it gets those of now before it runs.
+pub(crate) fn drop_stale_nodes(dir: &Path, user: &User, expected: &Expectations) -> Result<()> {
+    stale_nodes::drop_from(dir, user, &expected.devices)
+        .map_err(io_error("take stale device nodes out of", dir))
 }
 
 /// Refuses restored processes that hold more than `user` may have. To be called when CRIU has restored everything and
