@@ -110,8 +110,9 @@ pub(super) fn attribute(gpu: &GpuInfo, attribute: i32) -> Result<i32> {
         }
         32 => data_centre.into(),
         // Can do: overlap, map host memory, concurrent kernels, one address space, priorities, caches, preemption, host
-        // pointers for registered memory, optional launches, host registration, VMM, memory pools, function pointers.
-        15 | 19 | 31 | 41 | 78..=80 | 90 | 91 | 95 | 99 | 102 | 115 | 129 => 1,
+        // pointers for registered memory, optional launches, host registration, VMM and its handles as file descriptors
+        // (see vmm.rs), memory pools, function pointers.
+        15 | 19 | 31 | 41 | 78..=80 | 90 | 91 | 95 | 99 | 102 | 103 | 115 | 129 => 1,
         // Numbers of NUMA nodes: none.
         131 | 134 => -1,
         number if (1..=LAST).contains(&number) => 0,

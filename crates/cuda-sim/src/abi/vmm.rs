@@ -98,10 +98,11 @@ export! {
     }
 }
 
-/// The device of pinned memory there that is not to be exported; everything else is not supported.
+/// The device of pinned memory there. Handles may be asked for as file descriptors (libraries do so by habit); that they
+/// cannot be had is said by the call that exports them.
 fn device(properties: In<Properties>) -> Result<i32> {
     match properties.need()? {
-        [1, 0, 1, device, ..] => Ok(device.cast_signed()),
+        [1, 0 | 1, 1, device, ..] => Ok(device.cast_signed()),
         [1, ..] => Err(Code::NOT_SUPPORTED),
         _ => Err(Code::INVALID_VALUE),
     }

@@ -11,9 +11,14 @@ thread_local! {
     static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Programs call us from their own thread's destructors, when the stack is gone: it counts as empty then.
+fn stack<T: Default>(with: impl FnOnce(&mut Vec<u64>) -> T) -> T {
+    STACK.try_with(|stack| with(&mut stack.borrow_mut())).unwrap_or_default()
+}
+
 /// Makes a context current.
 pub fn push(context: u64) {
-    STACK.with_borrow_mut(|stack| stack.push(context));
+    stack(|stack| stack.push(context));
 }
 
 /// Takes the current context off.
@@ -21,12 +26,12 @@ pub fn push(context: u64) {
 /// # Errors
 /// INVALID_CONTEXT if there is none.
 pub fn pop() -> Result<u64> {
-    STACK.with_borrow_mut(Vec::pop).ok_or(Code::INVALID_CONTEXT)
+    stack(Vec::pop).ok_or(Code::INVALID_CONTEXT)
 }
 
 /// Puts another context in the place of the current one; `None`: takes that off.
 pub fn replace(context: Option<u64>) {
-    STACK.with_borrow_mut(|stack| {
+    stack(|stack| {
         stack.pop();
         stack.extend(context);
     });
@@ -35,7 +40,7 @@ pub fn replace(context: Option<u64>) {
 /// The current context, if there is one.
 #[must_use]
 pub fn current() -> Option<u64> {
-    STACK.with_borrow(|stack| stack.last().copied())
+    stack(|stack| stack.last().copied())
 }
 
 impl Call {
@@ -114,7 +119,7 @@ impl Call {
         tables.streams.retain(|_, stream| stream.context != context);
         tables.events.retain(|_, owner| *owner != context);
         tables.modules.forget(context);
-        STACK.with_borrow_mut(|stack| {
+        stack(|stack| {
             if stack.last() == Some(&context) {
                 stack.pop();
             }

@@ -46,11 +46,12 @@ impl Call {
 
     fn own_stream(&self) -> Result<u64> {
         let context = self.context()?.0;
-        if let Some(stream) = OWN.with_borrow(|own| own.get(&context).copied()) {
+        if let Ok(Some(stream)) = OWN.try_with(|own| own.borrow().get(&context).copied()) {
             return Ok(stream);
         }
         let stream = self.create_stream(0, 0)?;
-        OWN.with_borrow_mut(|own| own.insert(context, stream));
+        // A thread that is ending has no place to keep it, and no further use for it.
+        let _kept = OWN.try_with(|own| own.borrow_mut().insert(context, stream));
         Ok(stream)
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::code::{Code, Result};
 
@@ -50,6 +50,9 @@ impl Region {
             )
         }
         .map_err(|_| Code::OUT_OF_MEMORY)?;
+        // Large pages where there are some: filling gigabytes is several times faster. Without them all is as well.
+        // SAFETY: the mapping made above; the advice changes no bytes.
+        let _advised = unsafe { madvise(start, mapped, Advice::LinuxHugepage) };
         Ok(Self { start: start.cast(), bytes, mapped })
     }
 
