@@ -26,6 +26,8 @@ mod proc_address;
 mod stream;
 mod stubs;
 pub(crate) mod sys;
+#[cfg(test)]
+mod tests;
 mod vmm;
 
 pub(crate) use pointers::{In, Out, Text};

@@ -154,3 +154,25 @@ impl Text {
         Ok(unsafe { CStr::from_ptr(self.0) }.to_owned())
     }
 }
+
+/// Tests are callers too: what a reference points to is good for the call.
+#[cfg(test)]
+impl<T> From<&mut T> for Out<T> {
+    fn from(place: &mut T) -> Self {
+        Self(place)
+    }
+}
+
+#[cfg(test)]
+impl<T> From<&T> for In<T> {
+    fn from(place: &T) -> Self {
+        Self(place)
+    }
+}
+
+#[cfg(test)]
+impl From<&CStr> for Text {
+    fn from(text: &CStr) -> Self {
+        Self(text.as_ptr())
+    }
+}

@@ -110,4 +110,12 @@ mod tests {
         assert_eq!(symbol("cuCheckpointProcessLock", 12040, false), Err(Status::TooOld));
         assert_eq!(symbol("cuNothing", 13000, false), Err(Status::NoSymbol));
     }
+
+    #[test]
+    fn every_public_name_has_a_function() {
+        let functions = functions();
+        let newest = |name: &&&str| !functions.contains_key(symbol(name, i32::MAX, false).unwrap().as_str());
+        let missing: Vec<_> = table().keys().filter(newest).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
 }

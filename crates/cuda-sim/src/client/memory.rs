@@ -18,6 +18,7 @@ impl Call {
             return Err(Code::INVALID_VALUE);
         }
         let (context, known) = self.context_of(context)?;
+        self.take_back()?;
         let (address, room) = self.client.tables().addresses.take(bytes)?;
         if let Err(code) = self.core::<()>(Core::Alloc { context, address, bytes: room }) {
             self.client.tables().addresses.give_back(address, room);
@@ -53,7 +54,28 @@ impl Call {
         }
         let mut tables = self.client.tables();
         tables.allocations.remove(&address);
-        tables.addresses.give_back(address, allocation.room);
+        if stream.is_some() {
+            tables.leaving.insert(address, allocation.room);
+        } else {
+            tables.addresses.give_back(address, allocation.room);
+        }
+        Ok(())
+    }
+
+    /// Addresses that streams have freed in the meantime can be given out again.
+    fn take_back(&self) -> Result<()> {
+        // Held while asking, so that the answer is not about an earlier tenant of an address; it takes no time.
+        let mut tables = self.client.tables();
+        if tables.leaving.is_empty() {
+            return Ok(());
+        }
+        let addresses = tables.leaving.keys().copied().collect();
+        let gone: Vec<u64> = self.core(Core::Gone { addresses })?;
+        for address in gone {
+            if let Some(room) = tables.leaving.remove(&address) {
+                tables.addresses.give_back(address, room);
+            }
+        }
         Ok(())
     }
 
@@ -70,12 +92,15 @@ impl Call {
         let node =
             std::fs::OpenOptions::new().read(true).write(true).open(self.client.dev.join("nvidia-uvm"));
         let node = node.map_err(|_| Code::NOT_SUPPORTED)?;
-        if !node.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            return Err(Code::NOT_SUPPORTED);
-        }
+        let length =
+            node.metadata().ok().filter(std::fs::Metadata::is_file).map_or(0, |metadata| metadata.len());
         let room = bytes.checked_next_multiple_of(super::addresses::LARGE).ok_or(Code::OUT_OF_MEMORY)?;
         let address = reserve::reserve(room, super::addresses::LARGE)?;
-        let mapped = reserve::map_file_at(address, room, &node);
+        let mapped = if address + room <= length {
+            reserve::map_file_at(address, room, &node)
+        } else {
+            Err(Code::NOT_SUPPORTED)
+        };
         if let Err(code) = mapped.and_then(|()| self.core::<()>(Core::HostRange { address, bytes })) {
             reserve::release(address, room);
             return Err(code);

@@ -148,6 +148,8 @@ pub struct Tables {
     pub current_pools: HashMap<usize, u64>,
     /// Modules, libraries, functions.
     pub modules: super::modules::Modules,
+    /// What streams will free, by address: its bytes of addresses. They are not given out again before that.
+    pub leaving: BTreeMap<u64, u64>,
     /// Addresses for allocations.
     pub addresses: Addresses,
     last: u64,

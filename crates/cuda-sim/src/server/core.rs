@@ -26,6 +26,11 @@ pub(super) fn handle(server: &Arc<Server>, process: &Arc<Process>, request: Core
         Core::Alloc { context, address, bytes } => alloc(process, context, address, bytes)?,
         Core::Free { address } => free(process, address)?,
         Core::FreeAsync { address, stream } => free_async(process, address, stream)?,
+        Core::Gone { mut addresses } => {
+            let space = process.space();
+            addresses.retain(|address| space.get(*address).is_none());
+            return body(addresses);
+        }
         Core::PhysicalCreate { handle, gpu, bytes } => {
             let physical = Physical::new(server.gpu(gpu)?, bytes)?;
             lock(&process.tables).handles.insert(handle, physical);
@@ -173,23 +178,19 @@ fn alloc(process: &Arc<Process>, context: u64, address: u64, bytes: u64) -> Resu
     )
 }
 
-/// Adds a mapping; one that a stream is about to free may still be there, and is waited for.
 fn insert(process: &Arc<Process>, address: u64, mapping: Mapping) -> Result<()> {
-    let leaving = process.space().overlapping(address, mapping.bytes).is_some_and(|(_, old)| old.leaving);
-    if leaving {
-        let _done = process.drain(None, None);
-    }
     process.space_mut().insert(address, mapping)
 }
 
 fn free(process: &Arc<Process>, address: u64) -> Result<()> {
     let mapping = process.space().get(address).cloned().ok_or(Code::INVALID_VALUE)?;
-    process.context(mapping.context.ok_or(Code::INVALID_VALUE)?)?;
+    let context = mapping.context.ok_or(Code::INVALID_VALUE)?;
+    process.context(context)?;
     if mapping.leaving {
         return Err(Code::INVALID_VALUE);
     }
     drop(mapping);
-    let _done = process.drain(None, None);
+    let _done = process.drain(Some(context), None);
     process.space_mut().remove(address).map(drop).ok_or(Code::INVALID_VALUE)
 }
 

@@ -21,6 +21,8 @@ pub enum Core {
     Free { address: u64 },
     /// Frees when the stream gets there.
     FreeAsync { address: u64, stream: u64 },
+    /// Answer: which of these addresses, to be freed by streams, are free by now.
+    Gone { addresses: Vec<u64> },
     /// Answer: [`MemoryInfo`].
     Info { gpu: u32 },
     /// Physical memory without an address.
