@@ -195,4 +195,40 @@ mod linux {
         uses.sort_by_key(|process| process.pid);
         (uses, mps)
     }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_question_that_hangs_is_left_behind_and_not_sent_again() {
+            static LEFT: AtomicUsize = AtomicUsize::new(0);
+            let limit = Duration::from_millis(20);
+            let (release, held) = mpsc::channel::<()>();
+            let hung = within(limit, &LEFT, move || {
+                let _ = held.recv();
+                Ok(1)
+            });
+            assert_eq!(hung.unwrap_err().code(), "IJ-P004");
+            let second = within(Duration::from_secs(60), &LEFT, || Ok(2));
+            assert_eq!(second.unwrap_err().code(), "IJ-P004");
+            drop(release);
+            let deadline = std::time::Instant::now() + Duration::from_secs(60);
+            while LEFT.load(Ordering::SeqCst) > 0 {
+                assert!(std::time::Instant::now() < deadline, "the question never came back");
+                thread::yield_now();
+            }
+            assert_eq!(within(Duration::from_secs(60), &LEFT, || Ok(3)).unwrap(), 3);
+        }
+
+        #[test]
+        fn a_question_that_breaks_is_an_answer() {
+            static LEFT: AtomicUsize = AtomicUsize::new(0);
+            let broken = within::<()>(Duration::from_secs(60), &LEFT, || {
+                panic::resume_unwind(Box::new("in a reader of NVML"));
+            });
+            assert_eq!(broken.unwrap_err().code(), "IJ-P003");
+            assert_eq!(LEFT.load(Ordering::SeqCst), 0);
+        }
+    }
 }

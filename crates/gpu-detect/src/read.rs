@@ -133,9 +133,10 @@ impl Process {
         }
         seen.threads = self.thread_names(buffers);
         let held: Vec<u64> = seen.files.iter().filter_map(|file| file.object.socket()).collect();
-        if !held.is_empty() && self.read("net/unix", &mut buffers.text).is_ok() {
+        let service = seen.service_directory().map(str::to_owned);
+        if (service.is_some() || !held.is_empty()) && self.read("net/unix", &mut buffers.text).is_ok() {
             for socket in text::unix_sockets(&buffers.text) {
-                if socket.name.contains("/nvidia-mps/") {
+                if is_below(&socket.name, service.as_deref().unwrap_or("/tmp/nvidia-mps")) {
                     seen.services.push(socket.name.clone());
                 }
                 if held.contains(&socket.inode) {
@@ -222,6 +223,10 @@ fn numbers(dir: impl AsFd, buffer: &mut [MaybeUninit<u8>]) -> Result<Vec<i32>, E
 fn number(name: &[u8]) -> Option<i32> {
     name.first().filter(|first| first.is_ascii_digit())?;
     str::from_utf8(name).ok()?.parse().ok()
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn lossy(bytes: &[u8]) -> String {

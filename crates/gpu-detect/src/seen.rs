@@ -44,7 +44,7 @@ pub(crate) struct Seen {
     pub(crate) environment: Vec<(String, String)>,
     /// Names of unix sockets that it holds.
     pub(crate) sockets: Vec<String>,
-    /// Names of sockets of the multi-process service in its network namespace, whoever holds them.
+    /// Names of sockets of the multi-process service that it would use, whoever holds them.
     pub(crate) services: Vec<String>,
 }
 
@@ -77,6 +77,11 @@ impl Seen {
                     || (rest.len() >= 4 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
             })
         })
+    }
+
+    /// Where it would look for the multi-process service, if it was told.
+    pub(crate) fn service_directory(&self) -> Option<&str> {
+        self.variable("CUDA_MPS_PIPE_DIRECTORY").filter(|directory| !directory.is_empty())
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {

@@ -84,8 +84,8 @@ fn mps(case: &Case<'_>) -> Option<Finding> {
             );
         }
     }
-    let directory = seen.variable("CUDA_MPS_PIPE_DIRECTORY");
-    let serving = seen.services.iter().find(|name| directory.is_none_or(|of| name.starts_with(of)));
+    let directory = seen.service_directory();
+    let serving = seen.services.first();
     if let Some(directory) = directory {
         let sure = if serving.is_some() { Confidence::Likely } else { Confidence::Possible };
         draft.add(sure, format!("CUDA_MPS_PIPE_DIRECTORY={directory} in its environment"));
