@@ -10,7 +10,6 @@
     unsafe_code,
     reason = "the C interface: exported symbols, pointers of C callers, mappings at chosen addresses"
 )]
-#[expect(dead_code, reason = "a skeleton: the functions that use it are being written")]
 mod abi;
 pub mod checkpoint;
 pub mod client;

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::code::{Code, Result};
 
@@ -43,13 +43,6 @@ pub(crate) fn anonymous(bytes: u64) -> Result<u64> {
     }
     .map_err(|_| Code::OUT_OF_MEMORY)?;
     Ok(start as u64)
-}
-
-/// Puts readable and writable anonymous memory into a reserved range.
-pub(crate) fn open_up(address: u64, bytes: u64) -> Result<()> {
-    // SAFETY: the range is one of our own reservations, in which nothing lives.
-    unsafe { mprotect(pointer(address), size(bytes)?, MprotectFlags::READ | MprotectFlags::WRITE) }
-        .map_err(|_| Code::OUT_OF_MEMORY)
 }
 
 /// Maps a file over a reserved range, at the offset that equals the address, as the driver does for managed memory.
