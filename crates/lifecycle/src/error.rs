@@ -457,8 +457,8 @@ impl LifecycleError {
                 if matches!(**source, Self::Cuda(CudaError::Lost { .. } | CudaError::Wedged { .. })) =>
             {
                 Some(
-                    "trying again cannot help: `infinijup stop` it, then `infinijup resume` brings it back from its newest \
-                     snapshot"
+                    "trying again cannot help: `infinijup rollback --force` goes back to a snapshot without keeping what is \
+                     left of it"
                         .to_owned(),
                 )
             }

@@ -71,9 +71,9 @@ impl Engine {
     /// once: it goes on.
     fn sweep(&self, id: &SessionId, line: Option<Line>, entry: Entry) -> Result<String> {
         if let Some(line) = line {
-            match line.phase {
-                Phase::Dumping { .. } => self.back_from_notes(&line.notes)?,
-                _ => self.wait_for_gpu_workers(&line.notes),
+            self.wait_for_gpu_workers(&line.notes);
+            if matches!(line.phase, Phase::Dumping { .. }) {
+                self.back_from_notes(&line.notes)?;
             }
         }
         if let Some(cgroup) = sandbox::Cgroup::open(id.as_str())? {

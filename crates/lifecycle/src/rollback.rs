@@ -16,7 +16,7 @@ use crate::caller::Caller;
 use crate::dump::{DumpPlan, places};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::gpu::{OffGpu, Placed, Wanted};
+use crate::gpu::{OffGpu, Placed, Wanted, explain};
 use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
 use crate::record::{Record, SessionState};
@@ -123,7 +123,11 @@ impl Engine {
     ) -> Result<RollbackOutcome> {
         let (_held, mut record) = self.hold(caller, which, "a rollback")?;
         let mut steps = Steps::new(watch);
-        self.mend(&mut record)?;
+        let given_up = match self.mend(&mut record) {
+            // What the driver has lost cannot be kept. Whoever forces a way back gives it up.
+            Err(error @ LifecycleError::GpuStuck { .. }) if request.force => Some(explain(&error)),
+            mended => mended.map(|()| None)?,
+        };
         let store = self.inner.stores.open(record.owner.uid)?;
         let target = store.resolve(&in_own_words(&record, &request.to))?;
         check_ancestry(&record, &store, &target, request.force)?;
@@ -134,6 +138,23 @@ impl Engine {
         let closed_connections = closed_connections(aim.images.path(), &record)?;
 
         let (entry, safe, automatic) = match record.state {
+            SessionState::Running if given_up.is_some() => {
+                let commit = record.head_id()?.unwrap_or(target);
+                let files = self.parent_files(&store, &record)?;
+                let phase = Phase::Restoring {
+                    commit: target.to_string(),
+                    safe: commit.to_string(),
+                    files: request.files,
+                };
+                let entry = self.inner.journal.begin(&record.id, &phase)?;
+                steps.run("end the old processes", || self.end_tree(&record))?;
+                record.init = None;
+                steps.warn(format!(
+                    "the state that was left could not be kept: {}",
+                    given_up.unwrap_or_default()
+                ));
+                (entry, Safe { commit, files }, None)
+            }
             SessionState::Running => {
                 let (entry, stopped, kept) = self.stop_and_keep(
                     &mut record,

@@ -48,9 +48,9 @@ impl Engine {
         }
     }
 
-    /// Brings the processes of these notes back to RUNNING.
+    /// Brings the processes of these notes back to RUNNING. Workers of an earlier daemon have been waited for; our own may well be
+    /// among those that are noted, and what they do is the driver's business.
     pub(crate) fn back_from_notes(&self, notes: &GpuNotes) -> Result<()> {
-        self.wait_for_gpu_workers(notes);
         let pids: Vec<i32> =
             notes.gpu.iter().filter(|one| one.is_alive()).map(|identity| identity.pid).collect();
         if pids.is_empty() {
