@@ -34,7 +34,7 @@ def test_a_forked_child_that_never_calls_cuda_is_refused_before_any_lock(command
 
     error = commands.fails("snapshot", "fork")
 
-    assert error["code"] == "IJ-L030", error
+    assert error["code"] == "IJ-L040", error
     said = error["message"] + " ".join(error.get("causes", []))
     assert "nvidia" in said and "fork" in said, said
     after = gpu.status()["calls"]

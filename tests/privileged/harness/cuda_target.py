@@ -90,6 +90,11 @@ class Gpu:
         return [self.buffer.value, self.counter.value]
 
 
+def say(line):
+    """In one piece: other processes write to the same log."""
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
 def report(gpus, rounds, gap):
     digest = hashlib.sha256()
     for gpu in gpus:
@@ -97,7 +102,7 @@ def report(gpus, rounds, gap):
     counters = [int.from_bytes(gpu.read(gpu.counter, 4), "little") for gpu in gpus]
     pointers = [pointer for gpu in gpus for pointer in gpu.pointers()]
     line = {"report": os.getpid(), "rounds": rounds, "counters": counters, "pointers": pointers, "hash": digest.hexdigest()}
-    print(json.dumps({**line, "gap": gap}), flush=True)
+    say({**line, "gap": gap})
 
 
 def idle():
@@ -115,7 +120,7 @@ def work(count, size, idle_fork):
     if idle_fork and os.fork() == 0:
         idle()
     rounds, gap, last = 0, 0.0, time.perf_counter()
-    print(json.dumps({"ready": os.getpid()}), flush=True)
+    say({"ready": os.getpid()})
     while True:
         for gpu in gpus:
             gpu.bump()
