@@ -9,7 +9,7 @@ gpu() {
     mapfile -t packages < <(product_packages)
     check "tests build" 900 cargo build "${packages[@]}" --bins --tests --locked || return
     live_tests "GPU engines on the stand-in" "$GPU_TESTS" 10 "${packages[@]}"
-    check_tests "Python package" 300 count_pytest 5 env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=python/infinijup/src \
+    check_tests "Python package" 300 count_pytest 5 env PYTHONDONTWRITEBYTECODE=1 \
         /opt/infinijup/gpu-venv/bin/python -m pytest -q python/infinijup/tests
     end_to_end "end to end with a GPU" /opt/infinijup/gpu-venv/bin/python 10 test_gpu_*.py
 }
