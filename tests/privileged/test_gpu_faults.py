@@ -8,6 +8,7 @@ The matrix is generated: each pipeline makes a known sequence of driver calls; e
 
 import itertools
 import os
+import signal
 import threading
 
 import pytest
@@ -43,9 +44,13 @@ AT = {
     "restore": {"out-of-memory-2": {"error": 2}, "then-304": {"then-304": True}, "no-device-100": {"error": 100}},
     "unlock": {"illegal-state-401": {"error": 401}},
 }
-# The driver itself gives the process up.
-LOST = {"terminal", "then-304"}
+# What happens to the machine when a call is about to begin, and passes when the pipeline has ended.
+AROUND = ["gpu-lost", "gpu-full", "target-stopped"]
+# The driver itself gives the process up, or the program's own calls fail.
+LOST = {"terminal", "then-304", "gpu-lost"}
 KILLS = ["daemon-killed-before", "daemon-killed-after"]
+# Where the processes are known from outside when the call comes.
+STOPPABLE = ("snapshot", "suspend")
 
 
 def cells():
@@ -53,7 +58,9 @@ def cells():
     for pipeline, calls in PIPELINES.items():
         for position, call in enumerate(calls):
             nth = calls[:position].count(call) + 1
-            for fault in itertools.chain(ANYWHERE, AT[call], KILLS):
+            for fault in itertools.chain(ANYWHERE, AT[call], AROUND, KILLS):
+                if fault == "target-stopped" and pipeline not in STOPPABLE:
+                    continue
                 yield pipeline, call, nth, fault
 
 
@@ -114,6 +121,8 @@ def test_cell(world, pipeline, call, nth, fault):
     if fault in KILLS:
         kill_daemon(world, pipeline, call, nth, fault)
         answer = None
+    elif fault in AROUND:
+        answer = disturb(world, pipeline, call, nth, fault)
     else:
         gpu.fault(call=call, nth=nth, action={**ANYWHERE, **AT[call]}[fault])
         answer = world.operation(pipeline)
@@ -135,6 +144,37 @@ def kill_daemon(world, pipeline, call, nth, fault):
     world.daemon.start()
 
 
+def disturb(world, pipeline, call, nth, fault):
+    """Does something to the machine while a call is about to begin; the pipeline's answer. All is well again afterwards."""
+    gpu, answers = world.gpu, []
+    gpu.fault(call=call, nth=nth, action={"hold": True})
+    work = threading.Thread(target=lambda: answers.append(world.operation(pipeline)), daemon=True)
+    work.start()
+    assert gpu.await_hold(20), f"{pipeline} did not come to {call}"
+    pids = list(world.target.host_pids().values()) if fault == "target-stopped" else []
+    if fault == "gpu-lost":
+        gpu.lose(0)
+    elif fault == "gpu-full":
+        gpu.control("fill", gpu=0)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    gpu.clear()
+    work.join(60)
+    for pid in pids:
+        resume_signal(pid)
+    gpu.control("lose", gpu=0, lost=False)
+    gpu.fill(0, 0)
+    assert answers, f"{pipeline} did not end"
+    return answers[0]
+
+
+def resume_signal(pid):
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+
+
 def check(world, pipeline, fault, answer):
     """Running with its bytes, or suspended and restorable with the reason said; lost only if the driver said so."""
     session = world.target.session
@@ -148,8 +188,8 @@ def check(world, pipeline, fault, answer):
         assert pipeline in ("suspend", "resume") or failed or fault in KILLS, f"suspended, and nobody said why: {answer}"
         session.resume()
         state = session.state
-    if state == "running" and fault in LOST and failed:
-        # What the driver has given up cannot go on; the session goes back to its last snapshot.
+    if fault == "gpu-lost" or (state == "running" and fault in LOST and failed):
+        # What the driver has given up cannot go on, nor a program whose calls failed; the session goes back to its last snapshot.
         session.rollback(world.base, "--force")
     elif state in ("failed", "ended"):
         assert fault in LOST, f"{state} after {fault}: {answer}"
