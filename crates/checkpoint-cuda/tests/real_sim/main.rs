@@ -11,3 +11,4 @@ mod faults;
 mod frozen;
 mod levels;
 mod machine;
+mod storage;
