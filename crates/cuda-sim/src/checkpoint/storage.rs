@@ -1,7 +1,7 @@
 //! Custom storage (13.4) on the caller's side: the target's memory at addresses of the caller's own.
 //!
 //! The caller has retained the primary contexts of the GPUs; each part is opened in one of them, with a stream of its own
-//! by which the program can tell the GPU. [`complete`] waits for these streams, lets the parts go and tells the target.
+//! by which the program can tell the GPU. `cuCheckpointOperationComplete` waits for these streams, lets the parts go and tells the target.
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
