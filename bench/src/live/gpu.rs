@@ -29,7 +29,7 @@ impl Gpus {
         if Path::new("/dev/nvidiactl").exists() {
             bail!(Unable("there is a driver here already, and this benchmark brings its own".to_owned()));
         }
-        let place = Place::new("g")?;
+        let place = Place::new("gpus")?;
         let program = programs()?.join("cuda-sim");
         ensure!(program.exists(), "there is no {}: build cuda-sim", program.display());
         let libraries = place.dir.join("lib");
