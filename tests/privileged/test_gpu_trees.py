@@ -1,5 +1,7 @@
 """Trees of several processes with GPU state: all of them or none, and what cannot be dumped is refused before anything is locked."""
 
+import json
+
 import pytest
 
 from harness.gpu_session import Target
@@ -35,8 +37,8 @@ def test_a_forked_child_that_never_calls_cuda_is_refused_before_any_lock(command
     error = commands.fails("snapshot", "fork")
 
     assert error["code"] == "IJ-L040", error
-    said = error["message"] + " ".join(error.get("causes", []))
-    assert "nvidia" in said and "fork" in said, said
+    said = json.dumps(error)
+    assert "/dev/nvidia" in said and "fork" in said, said
     after = gpu.status()["calls"]
     assert after.get("lock", 0) == before.get("lock", 0), "something was locked before the refusal"
     target.check()

@@ -111,7 +111,7 @@ impl Engine {
         };
         let mut here = self.fingerprint(None)?;
         if !taken.fingerprint.gpus.is_empty() {
-            let host = self.inner.gpus.machine()?;
+            let host = self.inner.gpus.host()?;
             here.gpus = host.gpus.iter().map(in_manifest).collect();
             here.driver_version = Some(host.driver_version);
         }

@@ -106,11 +106,6 @@ impl Gpus {
         Ok(gpu_detect::host(HOST_LIMIT)?)
     }
 
-    /// What there was a moment ago, for what does not change; else what there is now.
-    pub(crate) fn machine(&self) -> Result<Host> {
-        self.host_lately().map_or_else(|| self.host(), Ok)
-    }
-
     /// What there was a moment ago, for listings; `None` where there is nothing or it does not answer.
     pub(crate) fn host_lately(&self) -> Option<Host> {
         if !self.present() {
