@@ -198,6 +198,9 @@ def check(world, pipeline, fault, answer):
         assert pipeline in ("suspend", "resume") or failed or fault in KILLS, f"suspended, and nobody said why: {answer}"
         session.resume()
         state = session.state
+    if fault == "gpu-lost":
+        # Its own calls may have failed; then it is about to end.
+        proc.until("the program works on or has ended", lambda: session.state != "running" or works(world.target), seconds=30)
     if fault == "gpu-lost" or (state == "running" and fault in LOST and failed):
         # What the driver has given up cannot go on, nor a program whose calls failed; the session goes back to its last snapshot.
         session.rollback(world.base, "--force")
@@ -211,6 +214,13 @@ def check(world, pipeline, fault, answer):
     for process in world.gpu.status()["processes"]:
         assert process["state"] in ("running", "checkpointed"), process
     remove_branches(world)
+
+
+def works(target):
+    try:
+        return bool(target.ask(2))
+    except AssertionError:
+        return False
 
 
 def settled(session):
