@@ -1,6 +1,8 @@
-"""Brings a Python process with GPU work to rest before infinijup snapshots it, and back to work afterwards.
+"""infinijup for Python: what runs inside kernels, and what runs in the Jupyter server.
 
-Nothing here imports a GPU library: what is not loaded has nothing to bring to rest. See docs/quiesce.md.
+Inside a kernel, this package brings GPU work to rest before a snapshot and back to work afterwards (docs/quiesce.md), and gives IPython
+the magic `%infinijup` (docs/jupyter.md). Nothing that is imported here imports a GPU library, Jupyter or httpx: kernels may have none
+of them. The parts for the Jupyter server are `provisioner`, `daemon` and `serverextension`.
 """
 
 from infinijup.rest import (
@@ -31,6 +33,26 @@ __all__ = [
 ]
 
 
-def load_ipython_extension(_shell):
-    """`%load_ext infinijup` in a notebook: snapshots with `--quiesce …/infinijup-quiesce` find this kernel."""
+def load_ipython_extension(shell):
+    """`%load_ext infinijup` in a notebook: the magic, and snapshots with `--quiesce …/infinijup-quiesce` find this kernel."""
+    from infinijup import magic
+
     listen()
+    magic.load(shell)
+
+
+def unload_ipython_extension(shell):
+    """`%unload_ext infinijup`: without the magic again."""
+    from infinijup import magic
+
+    magic.unload(shell)
+
+
+def _jupyter_server_extension_points():
+    from infinijup.serverextension.app import InfinijupExtension
+
+    return [{"module": "infinijup.serverextension.app", "app": InfinijupExtension}]
+
+
+def _jupyter_labextension_paths():
+    return [{"src": "labextension", "dest": "infinijup"}]

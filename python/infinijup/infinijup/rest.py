@@ -14,8 +14,8 @@ import contextlib
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Callable, List, Optional
 
 from infinijup import libraries
 
@@ -39,8 +39,8 @@ class Hook:
     """What `register` returns. Lower orders come to rest first and go back to work last."""
 
     name: str
-    quiesce: Optional[Callable[[], None]]
-    resume: Optional[Callable[[], None]]
+    quiesce: Callable[[], None] | None
+    resume: Callable[[], None] | None
     order: int
     number: int = field(default_factory=itertools.count().__next__)
 
@@ -57,8 +57,8 @@ class _State:
         self.guard = threading.Condition()
         # Of a whole quiesce or resume: two at a time would not know what to undo.
         self.turn = threading.Lock()
-        self.hooks: List[Hook] = []
-        self.done: List[Hook] = []
+        self.hooks: list[Hook] = []
+        self.done: list[Hook] = []
         self.sections = 0
         self.resting = False
         self.own = threading.local()

@@ -1,0 +1,1 @@
+"""The Jupyter server's part: routes, events, kernels that outlive the server."""
