@@ -1,0 +1,92 @@
+"""The History panel of a tab, and the dialogs that its actions open."""
+
+from harness import proc
+
+
+class History:
+    """The panel on the right."""
+
+    def __init__(self, tab):
+        self.tab, self.page = tab, tab.page
+        self.panel = tab.page.locator("[data-infinijup-panel]")
+
+    def open(self, seconds: float = 15) -> "History":
+        """Opens it by its tab in the side bar."""
+        if not self.panel.is_visible():
+            self.page.locator('.jp-SideBar .lm-TabBar-tab[data-id="infinijup-history"]').click()
+        self.panel.wait_for(state="visible", timeout=seconds * 1000)
+        return self
+
+    def cards(self) -> list[dict]:
+        """The cards that are in sight, from the top."""
+        return self.panel.locator("[data-infinijup-commit]").evaluate_all(
+            "found => found.map(node => ({ ...node.dataset, commit: node.dataset.infinijupCommit, text: node.innerText }))"
+        )
+
+    def card(self, commit: str):
+        """One card."""
+        return self.panel.locator(f'[data-infinijup-commit="{commit}"]').first
+
+    def wait_card(self, words: str, seconds: float = 30) -> str:
+        """Waits for a card that says so; its commit."""
+        found = lambda: next((card["commit"] for card in self.cards() if words in card["text"]), None)  # noqa: E731
+        return proc.until(f"the history shows a card with `{words}`", found, seconds, pause=0.1)
+
+    def wait_newer(self, than: set[str], seconds: float = 30) -> str:
+        """Waits for a card that was not there; its commit."""
+        found = lambda: next((card["commit"] for card in self.cards() if card["commit"] not in than), None)  # noqa: E731
+        return proc.until("the history shows a new card", found, seconds, pause=0.1)
+
+    def commits(self) -> set[str]:
+        """Of the cards in sight."""
+        return {card["commit"] for card in self.cards()}
+
+    def unfold(self) -> None:
+        """Opens every fold of automatic snapshots."""
+        while (folded := self.panel.locator('[data-infinijup-fold][aria-expanded="false"]')).count():
+            folded.first.click()
+
+    def action(self, commit: str, name: str) -> None:
+        """An action of a card."""
+        card = self.card(commit)
+        card.scroll_into_view_if_needed()
+        card.hover()
+        button = card.locator(f'[data-infinijup-action="{name}"]').first
+        if not button.is_visible():
+            card.click()
+        button.wait_for(state="visible", timeout=5000)
+        button.click()
+
+    def restore(self, commit: str, what: str = "both", seconds: float = 60) -> None:
+        """Restore, with the answer to its question; waits until it is done."""
+        self.action(commit, "restore")
+        self.answer_restore(what, seconds)
+
+    def answer_restore(self, what: str = "both", seconds: float = 60) -> None:
+        """Says what to restore and waits until the notification says that it was."""
+        dialog = self.tab.dialog("restore")
+        choice = dialog.locator(f'input[name="infinijup-restore"][value="{what}"]')
+        if choice.count():
+            choice.check()
+        dialog.locator(".jp-mod-accept").click()
+        dialog.wait_for(state="detached", timeout=15000)
+        self.tab.wait_notice(r"(?i)restored|back", seconds)
+
+    def branch(self, commit: str) -> None:
+        """Branch; its question, if there is one, is answered as it stands."""
+        self.action(commit, "branch")
+
+    def tag(self, commit: str, name: str) -> None:
+        """Tag."""
+        self.action(commit, "tag")
+        dialog = self.tab.dialog("tag")
+        dialog.locator("input").first.fill(name)
+        dialog.locator(".jp-mod-accept").click()
+        dialog.wait_for(state="detached", timeout=15000)
+
+    def delete(self, commit: str) -> None:
+        """Delete, and yes."""
+        self.action(commit, "delete")
+        dialog = self.tab.dialog("delete")
+        dialog.locator(".jp-mod-accept, .jp-mod-warn").last.click()
+        dialog.wait_for(state="detached", timeout=15000)

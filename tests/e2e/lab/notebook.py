@@ -1,0 +1,174 @@
+"""A notebook in a tab: its cells, their prompts and outputs, its kernel."""
+
+import json
+
+from harness import proc
+
+# `with panel of PATH do …`; the panel of the document that is called so.
+PANEL = """
+const find = path => { for (const w of window.jupyterapp.shell.widgets('main')) if (w.context && w.context.path === path) return w; return null; };
+"""
+CELLS = """
+path => { %s const panel = find(path); return panel && panel.content.widgets.map(cell => {
+  const model = cell.model, prompt = cell.inputArea && cell.inputArea.promptNode;
+  return {
+    id: model.id, type: model.type, source: model.sharedModel.getSource(), count: model.executionCount ?? null,
+    state: model.executionState ?? null, prompt: prompt ? prompt.textContent : null, ended: model.__ended ?? 0,
+    outputs: model.outputs ? model.outputs.toJSON() : [],
+  };
+}); }""" % PANEL
+# A cell that has ended looks like one that has not begun, so ends are counted.
+ACTIVATE = """
+([path, index]) => { %s const panel = find(path), content = panel.content, model = content.widgets[index].model;
+  if (model.__ended === undefined) {
+    model.__ended = 0;
+    model.stateChanged.connect((_, change) => {
+      if (change.name === 'executionState' && change.oldValue === 'running' && change.newValue === 'idle') model.__ended += 1;
+    });
+  }
+  window.jupyterapp.shell.activateById(panel.id);
+  content.deselectAll(); content.activeCellIndex = index; content.mode = 'command'; content.activate();
+  return model.__ended;
+}""" % PANEL
+KERNEL = """
+path => { %s const panel = find(path), kernel = panel && panel.sessionContext.session && panel.sessionContext.session.kernel;
+  return kernel ? { id: kernel.id, status: kernel.status, connection: kernel.connectionStatus } : null; }""" % PANEL
+
+
+def text_of(outputs) -> str:
+    """What a cell printed, returned or raised, as text."""
+    parts = []
+    for output in outputs:
+        if output["output_type"] == "stream":
+            parts.append(output["text"] if isinstance(output["text"], str) else "".join(output["text"]))
+        elif output["output_type"] == "error":
+            parts.append(f"{output['ename']}: {output['evalue']}")
+        else:
+            plain = output["data"].get("text/plain", "")
+            parts.append(plain if isinstance(plain, str) else "".join(plain))
+    return "\n".join(part.rstrip("\n") for part in parts)
+
+
+class Notebook:
+    """One notebook as one tab shows it."""
+
+    def __init__(self, tab, path: str):
+        self.tab, self.path = tab, path
+
+    @property
+    def lab(self):
+        """Its server."""
+        return self.tab.lab
+
+    def cells(self) -> list[dict]:
+        """All cells, also those that are out of sight."""
+        found = self.tab.page.evaluate(CELLS, self.path)
+        assert found is not None, f"{self.path} is not open"
+        return found
+
+    def is_open(self) -> bool:
+        """Whether the tab shows it and its cells are there."""
+        return bool(self.tab.page.evaluate(CELLS, self.path))
+
+    def kernel(self) -> dict | None:
+        """Id, status and connection of its kernel as the page has them."""
+        return self.tab.page.evaluate(KERNEL, self.path)
+
+    def connected(self, seconds: float = 60) -> "Notebook":
+        """Waits until the kernel is there: the ring in the toolbar says idle before there is one."""
+
+        def both():
+            if not self.is_open():
+                return False
+            page, server = self.kernel(), self.lab.session_of(self.path)
+            return (
+                page and page["connection"] == "connected" and page["status"] == "idle"
+                and server and server["kernel"]["execution_state"] == "idle" and server["kernel"]["connections"] > 0
+            )  # fmt: skip
+
+        proc.until(f"{self.path} is connected to a kernel", both, seconds, pause=0.1)
+        return self
+
+    def select(self, index: int) -> int:
+        """Makes a cell the active one, in command mode; how often it has ended so far."""
+        count = len(self.cells())
+        index = index if index >= 0 else count + index
+        return self.tab.page.evaluate(ACTIVATE, [self.path, index])
+
+    def start(self, index: int) -> tuple[str, int]:
+        """Runs a cell with Shift+Enter and does not wait; what `finish` wants to know."""
+        cells = self.cells()
+        index = index if index >= 0 else len(cells) + index
+        ended = self.select(index)
+        self.tab.press("Shift+Enter")
+        return cells[index]["id"], ended
+
+    def cell(self, cell_id: str) -> dict:
+        """One cell."""
+        return next(cell for cell in self.cells() if cell["id"] == cell_id)
+
+    def finish(self, started: tuple[str, int], seconds: float = 60) -> str:
+        """Waits until the cell has ended; its output."""
+        cell_id, before = started
+        cell = proc.until(
+            f"cell {cell_id} of {self.path} ends: {json.dumps(self.cell(cell_id))[:600]}",
+            lambda: (cell := self.cell(cell_id))["ended"] > before and not is_running(cell) and cell, seconds, pause=0.05,
+        )  # fmt: skip
+        return text_of(cell["outputs"])
+
+    def run(self, index: int, seconds: float = 60) -> str:
+        """Runs a cell that is there and waits for its end; its output."""
+        return self.finish(self.start(index), seconds)
+
+    def add(self, code: str) -> int:
+        """Types a new cell at the end; its place."""
+        self.select(-1)
+        cells = self.cells()
+        if cells[-1]["source"] or cells[-1]["count"] is not None or is_running(cells[-1]):
+            self.tab.press("b")
+            proc.until("there is a new cell", lambda: len(self.cells()) > len(cells), 5)
+            self.select(-1)
+        self.tab.press("Enter")
+        self.tab.page.keyboard.insert_text(code)
+        proc.until("the cell has what was typed", lambda: self.cells()[-1]["source"] == code, 5)
+        self.tab.press("Escape")
+        return len(self.cells()) - 1
+
+    def execute(self, code: str, seconds: float = 60) -> str:
+        """Types a cell, runs it, waits; its output."""
+        return self.run(self.add(code), seconds)
+
+    def begin(self, code: str) -> tuple[str, int]:
+        """Types a cell and runs it; does not wait."""
+        return self.start(self.add(code))
+
+    def output(self, index: int) -> str:
+        """Of a cell, as it is now."""
+        return text_of(self.cells()[index]["outputs"])
+
+    def running(self) -> list[dict]:
+        """Cells at `[*]`."""
+        return [cell for cell in self.cells() if is_running(cell)]
+
+    def quiet(self, seconds: float = 60) -> None:
+        """Waits until no cell is at `[*]` and the page takes the kernel for idle."""
+        proc.until(
+            f"no cell of {self.path} is at [*]", lambda: not self.running() and (self.kernel() or {}).get("status") == "idle",
+            seconds, pause=0.05,
+        )  # fmt: skip
+
+    def save(self) -> None:
+        """Control+S, and waits until the file is written."""
+        self.select(-1)
+        self.tab.press("Control+s")
+        dirty = "path => { %s return find(path).context.model.dirty; }" % PANEL  # noqa: UP031
+        proc.until(f"{self.path} is saved", lambda: not self.tab.page.evaluate(dirty, self.path), 20)
+
+    def activate(self) -> None:
+        """Brings its tab to the front."""
+        self.tab.page.evaluate("path => { %s window.jupyterapp.shell.activateById(find(path).id); }" % PANEL, self.path)  # noqa: UP031
+
+
+def is_running(cell: dict) -> bool:
+    """Whether a cell stands at `[*]`."""
+    return cell["state"] == "running" or "*" in (cell["prompt"] or "")

@@ -1,0 +1,123 @@
+"""A tab of a real browser with JupyterLab in it.
+
+Everything is done as a person does it, with keys and clicks. What is *read* is read from the application itself where the page
+does not show it reliably: a long notebook keeps only the visible cells in the document. JupyterLab hands itself out as
+`window.jupyterapp` when it is started with `--expose-app-in-browser`.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from harness import proc
+
+# Whatever opens as a dialog is told on the console: that survives a reload of the page.
+WATCH_DIALOGS = """
+new MutationObserver(records => {
+  for (const record of records) for (const node of record.addedNodes) {
+    if (!(node instanceof Element)) continue;
+    const dialog = node.matches('.jp-Dialog') ? node : node.querySelector('.jp-Dialog');
+    if (dialog) setTimeout(() => console.debug('dialog seen: ' + dialog.innerText), 0);
+  }
+}).observe(document, { childList: true, subtree: true });
+"""
+# A kernel that was exchanged must never look like one that died.
+DEATH = re.compile(r"appears to have died|kernel restarting|autorestart|kernel died|kernel has died", re.IGNORECASE)
+
+
+def artefacts() -> Path:
+    """Where pictures go."""
+    default = Path(__file__).parents[3] / "target/e2e"
+    return Path(os.environ.get("INFINIJUP_ARTEFACTS", default)).absolute()
+
+
+class Tab:
+    """One tab, in a workspace of JupyterLab of its own. `name` is of the test; pictures are called after it."""
+
+    def __init__(self, context, lab, name: str):
+        self.lab, self.name = lab, name
+        self.dialogs: list[str] = []
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.shots = 0
+        self.page = context.new_page()
+        self.page.add_init_script(WATCH_DIALOGS)
+        self.page.on("console", self.heard)
+        self.page.on("pageerror", lambda error: self.errors.append(f"{error.message}\n{error.stack}"))
+        self.page.on("request", lambda request: self.requests.append(f"{request.method} {request.url}"))
+        self.workspace = re.sub(r"[^a-z0-9]+", "-", name.lower())
+
+    def heard(self, message) -> None:
+        """Something was written to the console."""
+        text = message.text
+        if text.startswith("dialog seen: "):
+            self.dialogs.append(text.removeprefix("dialog seen: "))
+        elif message.type == "error" and "Failed to load resource" not in text:
+            self.errors.append(text)
+
+    def goto(self, path: str | None = None, reset: bool = True) -> "Tab":
+        """Opens JupyterLab, with a document if one is named, and waits until it is there."""
+        tree = f"/tree/{path}" if path else ""
+        self.page.goto(f"{self.lab.url}/lab/workspaces/{self.workspace}{tree}?{'reset&' if reset else ''}token={self.lab.token}")
+        self.ready()
+        return self
+
+    def reload(self) -> "Tab":
+        """As a person reloads the page."""
+        self.page.reload()
+        self.ready()
+        return self
+
+    def ready(self, seconds: float = 60) -> None:
+        """Waits until JupyterLab has started."""
+        self.page.wait_for_function("() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')", timeout=seconds * 1000)
+        self.page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+
+    def press(self, *keys: str) -> None:
+        """Keys, one after the other."""
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def command(self, label: str) -> None:
+        """Runs a command from the palette, as a person finds it there."""
+        self.press("Control+Shift+C")
+        search = self.page.locator(".lm-CommandPalette-input")
+        search.wait_for()
+        search.fill(label)
+        item = self.page.locator(".lm-CommandPalette-item:visible", has_text=label).first
+        item.wait_for()
+        item.click()
+
+    def dialog(self, kind: str | None = None, seconds: float = 15):
+        """The dialog that is open, once it is."""
+        found = self.page.locator(".jp-Dialog", has=self.page.locator(f'[data-infinijup-dialog="{kind}"]') if kind else None)
+        found.first.wait_for(timeout=seconds * 1000)
+        return found.first
+
+    def toolbar(self, item: str, path: str | None = None):
+        """A button of the notebook's toolbar, by its name in the schema."""
+        return self.page.locator(f'.jp-NotebookPanel:visible .jp-Toolbar-item[data-jp-item-name="{item}"] >> css=jp-button, button').first
+
+    def notices(self) -> list[str]:
+        """What the notifications say that are on the screen."""
+        return self.page.locator(".Toastify__toast").all_inner_texts()
+
+    def wait_notice(self, words: str, seconds: float = 30) -> str:
+        """Waits for a notification that says so."""
+        wanted = lambda: next((text for text in self.notices() if re.search(words, text)), None)  # noqa: E731
+        return proc.until(f"a notification says /{words}/", wanted, seconds, pause=0.1)
+
+    def shot(self, name: str) -> Path:
+        """A picture, kept for people to look at."""
+        self.shots += 1
+        path = artefacts() / self.workspace / f"{self.shots:02}-{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=str(path))
+        return path
+
+    def check(self) -> None:
+        """Nothing was seen that must never be seen."""
+        died = [text for text in self.dialogs if DEATH.search(text)]
+        assert not died, f"a dialog said that the kernel died: {died}"
+        ours = [text for text in self.errors if "infinijup" in text.lower()]
+        assert not ours, f"errors on the console: {ours}"
