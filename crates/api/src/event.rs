@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Job, SessionState, Step};
+use crate::{Activity, Job, SessionState, Step};
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
@@ -28,6 +28,12 @@ pub enum EventKind {
     RolledBack,
     /// A session was removed.
     SessionRemoved,
+    /// Its name, its labels, its policy or the like are others now.
+    SessionChanged,
+    /// Its kernel began or ended its work; `activity` has it.
+    SessionActivity,
+    /// Tags or snapshots came or went.
+    HistoryChanged,
     /// Events before this one are lost to this client.
     Missed,
     /// A kind that this program does not know yet.
@@ -46,6 +52,9 @@ impl EventKind {
             Self::SnapshotTaken => "snapshot_taken",
             Self::RolledBack => "rolled_back",
             Self::SessionRemoved => "session_removed",
+            Self::SessionChanged => "session_changed",
+            Self::SessionActivity => "session_activity",
+            Self::HistoryChanged => "history_changed",
             Self::Missed => "missed",
             Self::Other => "other",
         }
@@ -82,6 +91,9 @@ pub struct Event {
     /// The snapshot.
     #[serde(default)]
     pub commit: Option<String>,
+    /// What its kernel is doing.
+    #[serde(default)]
+    pub activity: Option<Activity>,
     /// More, for people.
     #[serde(default)]
     pub detail: Option<String>,

@@ -29,6 +29,8 @@ pub enum JobKind {
     Resume,
     /// End a session's processes.
     Stop,
+    /// End a session's processes and run its command anew.
+    Restart,
     /// Forget a session that has none.
     Remove,
     /// Run a command in a session.
@@ -52,6 +54,7 @@ impl JobKind {
             Self::Suspend => "suspend",
             Self::Resume => "resume",
             Self::Stop => "stop",
+            Self::Restart => "restart",
             Self::Remove => "remove",
             Self::Exec => "exec",
             Self::Attach => "attach",
@@ -93,7 +96,7 @@ pub struct Step {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum JobResult {
-    /// The session as it is now: after `start`, `resume`, `stop`, `remove` and `attach`.
+    /// The session as it is now: after `start`, `resume`, `stop`, `restart`, `remove` and `attach`.
     Session(Box<SessionView>),
     /// After `snapshot`.
     Snapshot(SnapshotOutcome),

@@ -9,27 +9,32 @@
 //! durations are microseconds and say so in their name.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod error;
 mod event;
 mod history;
 mod job;
 mod operation;
+mod patch;
 mod session;
 mod system;
 mod text;
 
+pub use activity::{Activity, ActivityState};
 pub use error::{ErrorBody, exit};
 pub use event::{Event, EventKind};
 pub use history::{Change, CommitView, Commits, Diff, DiffTotals, FileDiff, MappingDiff, ProcessDiff};
 pub use job::{Job, JobKind, JobResult, JobState, Jobs, Step};
 pub use operation::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, ExecOutcome,
-    ExecRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest,
-    SnapshotOutcome, SnapshotRequest, StopRequest, SuspendOutcome, TimedStep, Uncaptured,
+    ExecRequest, Nothing, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
+    RollbackRequest, Signal, SignalName, SignalRequest, SnapshotOutcome, SnapshotRequest, StopRequest,
+    SuspendOutcome, TimedStep, Uncaptured,
 };
+pub use patch::{Keep, SessionPatch, SessionPolicy};
 pub use session::{
-    EnvVar, FilePolicy, GpuWish, KernelView, Network, Origin, SessionState, SessionView, Sessions, Start,
-    StartRequest,
+    EnvVar, FilePolicy, GpuWish, InterruptMode, KernelView, Network, Origin, SessionState, SessionView,
+    Sessions, Start, StartRequest,
 };
 pub use system::{Doctor, Finding, FindingState, StoreView, Version};
 pub use text::Text;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{EnvVar, FilePolicy, GpuWish, SessionView, Text};
+use crate::{EnvVar, FilePolicy, GpuWish, SessionView, Start, Text};
 
 /// One step of a pipeline and how long it took.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -165,6 +165,69 @@ pub struct StopRequest {
     /// How long the processes have to end by themselves before they are killed; ten seconds if not given.
     pub grace_ms: Option<u64>,
 }
+
+/// `POST /v1/sessions/{id}/restart`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestartRequest {
+    /// What to run. A session that is a kernel stays one, and one that is not stays that.
+    pub start: Start,
+    /// The whole environment, as for a new session.
+    #[serde(default)]
+    pub env: Vec<EnvVar>,
+    /// The working directory, absolute; the one it had if not given.
+    #[serde(default)]
+    pub cwd: Option<Text>,
+    /// How long the old processes have to end by themselves before they are killed; ten seconds if not given.
+    #[serde(default)]
+    pub grace_ms: Option<u64>,
+    /// Take an automatic snapshot of the old processes first.
+    #[serde(default)]
+    pub snapshot: bool,
+}
+
+/// Signals that have a name here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum SignalName {
+    /// Interrupt.
+    Int,
+    /// End.
+    Term,
+    /// End at once.
+    Kill,
+    /// Hang up.
+    Hup,
+    /// The first that means what a program makes of it.
+    Usr1,
+    /// The second.
+    Usr2,
+}
+
+/// A signal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum Signal {
+    /// By name.
+    Name(SignalName),
+    /// By number.
+    Number(i32),
+}
+
+/// `POST /v1/sessions/{id}/signal`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Which.
+    pub signal: Signal,
+    /// To the process group of the main command, not to its process alone.
+    #[serde(default = "yes")]
+    pub group: bool,
+}
+
+/// The answer when there is nothing to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Nothing {}
 
 /// `POST /v1/sessions/{id}/exec`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]

@@ -1,9 +1,11 @@
 //! Sessions: how one is asked for, and how one looks.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Text;
+use crate::{Activity, SessionPolicy, Text};
 
 /// What a session runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -19,7 +21,28 @@ pub enum Start {
         /// The name of a kernelspec, as `jupyter kernelspec list` shows it; `python3` if not given.
         #[serde(default)]
         spec: Option<String>,
+        /// The kernel's command. If it is given, no kernelspec is looked for, `spec` is no more than a name, and
+        /// `{connection_file}` in it is replaced by the path of the connection file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        argv: Option<Vec<Text>>,
+        /// How it wants to be interrupted, if `argv` is given; by a signal if not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interrupt_mode: Option<InterruptMode>,
+        /// The language of its cells, if `argv` is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        language: Option<String>,
     },
+}
+
+/// How a kernel is interrupted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InterruptMode {
+    /// By SIGINT.
+    #[default]
+    Signal,
+    /// By a message on its control channel.
+    Message,
 }
 
 /// One variable of the environment.
@@ -126,6 +149,15 @@ pub struct StartRequest {
     /// Which GPUs it may use; all if not given.
     #[serde(default, skip_serializing_if = "GpuWish::is_all")]
     pub gpus: GpuWish,
+    /// What others note about it: at most 32, a key is 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, a value at most 4096 bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The document that goes with each snapshot, as an absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notebook: Option<Text>,
+    /// What happens to it by itself; nothing if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<SessionPolicy>,
 }
 
 /// What a session is doing.
@@ -168,6 +200,12 @@ pub struct KernelView {
     /// The kernelspec's name.
     #[serde(default)]
     pub kernel_name: Option<String>,
+    /// The language of its cells, if that is known.
+    #[serde(default)]
+    pub language: Option<String>,
+    /// How it is interrupted.
+    #[serde(default)]
+    pub interrupt_mode: InterruptMode,
 }
 
 /// Where a branch comes from.
@@ -237,6 +275,24 @@ pub struct SessionView {
     /// Why its work on the GPU stands still, if it does.
     #[serde(default)]
     pub gpu_trouble: Option<String>,
+    /// What others noted about it.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// The document that goes with each snapshot.
+    #[serde(default)]
+    pub notebook: Option<Text>,
+    /// What happens to it by itself.
+    #[serde(default)]
+    pub policy: SessionPolicy,
+    /// The kind of the operation that is under way.
+    #[serde(default)]
+    pub operation: Option<String>,
+    /// Whether its kernel is at work; `null` for what is no kernel.
+    #[serde(default)]
+    pub activity: Option<Activity>,
+    /// What its next snapshot will be labelled.
+    #[serde(default)]
+    pub mark: Option<String>,
 }
 
 /// The answer of `GET /v1/sessions`.

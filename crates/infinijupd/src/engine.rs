@@ -3,6 +3,7 @@
 //! There is nothing to decide here, only to translate. Every `match` is complete, so a new state or kind in `lifecycle`
 //! does not compile until it has a word on the wire.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
@@ -131,7 +132,7 @@ impl Operations for Engine {
             name: request.name,
             start: match request.start {
                 Start::Command { argv } => lifecycle::Start::Command(words(argv)),
-                Start::Kernel { spec } => lifecycle::Start::Kernel { spec },
+                Start::Kernel { spec, .. } => lifecycle::Start::Kernel { spec },
             },
             cwd: request.cwd.into(),
             env: environment(request.env),
@@ -326,6 +327,8 @@ fn session(view: lifecycle::SessionView) -> SessionView {
         kernel: view.kernel.map(|kernel| api::KernelView {
             connection_file: kernel.connection_file.into(),
             kernel_name: Some(kernel.kernel_name),
+            language: None,
+            interrupt_mode: api::InterruptMode::default(),
         }),
         thread: view.thread,
         head: view.head,
@@ -346,6 +349,12 @@ fn session(view: lifecycle::SessionView) -> SessionView {
         gpus: view.gpus,
         vram_bytes: view.vram_bytes,
         gpu_trouble: view.gpu_trouble,
+        labels: BTreeMap::new(),
+        notebook: None,
+        policy: api::SessionPolicy::default(),
+        operation: None,
+        activity: None,
+        mark: None,
     }
 }
 

@@ -150,6 +150,7 @@ pub(crate) fn blank(kind: EventKind) -> Event {
         job: None,
         step: None,
         commit: None,
+        activity: None,
         detail: None,
     }
 }

@@ -118,8 +118,8 @@ pub(crate) async fn start(
     }
     match &request.start {
         api::Start::Command { argv } => command("`argv`", argv)?,
-        api::Start::Kernel { spec: Some(spec) } => name("the kernelspec's name", spec)?,
-        api::Start::Kernel { spec: None } => (),
+        api::Start::Kernel { spec: Some(spec), .. } => name("the kernelspec's name", spec)?,
+        api::Start::Kernel { spec: None, .. } => (),
     }
     for sidecar in &request.sidecars {
         command("a sidecar", sidecar)?;

@@ -1,5 +1,6 @@
 //! An engine that does nothing but keep a list, and can be told to wait, to fail and to be careless.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex};
@@ -7,8 +8,8 @@ use std::sync::{Condvar, Mutex};
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
     Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, FilePolicy, Network, RestoreRequest,
-    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionState, SessionView,
-    SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Version,
+    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionPolicy, SessionState,
+    SessionView, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Version,
 };
 use infinijupd::{Caller, Failure, Happening, Operations, Outcome, Progress};
 
@@ -60,6 +61,12 @@ impl Double {
             gpus: Vec::new(),
             vram_bytes: None,
             gpu_trouble: None,
+            labels: BTreeMap::new(),
+            notebook: None,
+            policy: SessionPolicy::default(),
+            operation: None,
+            activity: None,
+            mark: None,
         };
         sessions.push(view.clone());
         view

@@ -126,7 +126,9 @@ fn table(sessions: &[SessionView], width: Option<usize>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::{FilePolicy, Network};
+    use std::collections::BTreeMap;
+
+    use api::{FilePolicy, Network, SessionPolicy};
 
     fn one(name: &str) -> SessionView {
         SessionView {
@@ -152,6 +154,12 @@ mod tests {
             gpus: Vec::new(),
             vram_bytes: None,
             gpu_trouble: None,
+            labels: BTreeMap::new(),
+            notebook: None,
+            policy: SessionPolicy::default(),
+            operation: None,
+            activity: None,
+            mark: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! `run`, `kernel start`
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -41,7 +42,11 @@ pub(super) fn run(online: &Online<'_>, args: RunArgs) -> Result<u8> {
 }
 
 pub(super) fn kernel(online: &Online<'_>, args: KernelStartArgs) -> Result<()> {
-    let session = start(online, Start::Kernel { spec: args.spec }, args.options)?;
+    let session = start(
+        online,
+        Start::Kernel { spec: args.spec, argv: None, interrupt_mode: None, language: None },
+        args.options,
+    )?;
     tell(online, &session)
 }
 
@@ -84,6 +89,9 @@ fn start(online: &Online<'_>, what: Start, options: StartOptions) -> Result<Sess
         pids_limit: options.pids,
         sidecars: options.sidecar.into_iter().map(sidecar).collect(),
         gpus: options.gpus.unwrap_or_default(),
+        labels: BTreeMap::new(),
+        notebook: None,
+        policy: None,
     };
     let result = online.post_job("/v1/sessions".to_owned(), &request)?;
     Ok(*expect_result!(result, JobResult::Session(session) => session))

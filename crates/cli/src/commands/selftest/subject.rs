@@ -116,6 +116,9 @@ impl<'a> Subject<'a> {
             pids_limit: None,
             sidecars: Vec::new(),
             gpus: GpuWish::List { gpus },
+            labels: BTreeMap::new(),
+            notebook: None,
+            policy: None,
         };
         let result = online.post_job("/v1/sessions".to_owned(), &request)?;
         let session = *expect_result!(result, JobResult::Session(session) => session);
