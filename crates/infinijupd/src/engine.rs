@@ -1,32 +1,26 @@
 //! The engine behind the trait: `lifecycle` in the words of the wire.
 //!
-//! There is nothing to decide here, only to translate. Every `match` is complete, so a new state or kind in `lifecycle`
-//! does not compile until it has a word on the wire.
+//! There is nothing to decide here, only to translate; the words themselves are in [`crate::words`].
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use api::{
-    AttachRequest, BranchOutcome, BranchRequest, Change, CheckpointOutcome, CheckpointRequest, CommitView,
-    Diff, DiffTotals, Doctor, ErrorBody, ExecOutcome, ExecRequest, FileDiff, Finding, FindingState,
-    MappingDiff, ProcessDiff, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
-    RollbackRequest, SessionView, SnapshotOutcome, SnapshotRequest, Start, StartRequest, StopRequest,
-    SuspendOutcome, Text, TimedStep, Uncaptured, Version, exit,
+    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
+    Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState, RestoreRequest, RestoredOutcome,
+    ResumeRequest, RollbackOutcome, RollbackRequest, SessionView, SnapshotOutcome, SnapshotRequest, Start,
+    StartRequest, StopRequest, SuspendOutcome, Text, Uncaptured, Version, exit,
 };
-use lifecycle::{Class, Engine, LifecycleError, StepState, Timing, Watch};
+use lifecycle::{Class, Engine, LifecycleError, StepState, Watch};
 
 use crate::caller::Caller;
 use crate::error::causes;
 use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
+use crate::words::{commit, diff, environment, gpu_wish, happening, micros, policy, session, timed, words};
 
 /// How long processes have to end by themselves, unless the caller says otherwise.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// The most that a snapshot takes of a workspace, unless the caller says otherwise.
-const TREE_BYTES: u64 = 10 << 30;
 
 impl From<LifecycleError> for Failure {
     fn from(error: LifecycleError) -> Self {
@@ -297,172 +291,6 @@ impl Operations for Engine {
         });
         Some(receiver)
     }
-}
-
-fn happening(event: lifecycle::EngineEvent) -> Happening {
-    let (kind, state, commit) = match event.kind {
-        lifecycle::EventKind::State(now) => (api::EventKind::SessionState, Some(state(now)), None),
-        lifecycle::EventKind::Snapshot { commit } => (api::EventKind::SnapshotTaken, None, Some(commit)),
-        lifecycle::EventKind::RolledBack { commit } => (api::EventKind::RolledBack, None, Some(commit)),
-        lifecycle::EventKind::Removed => (api::EventKind::SessionRemoved, None, None),
-    };
-    Happening { kind, state, session: event.session.to_string(), owner_uid: event.owner, commit }
-}
-
-fn session(view: lifecycle::SessionView) -> SessionView {
-    SessionView {
-        id: view.id.to_string(),
-        name: view.name,
-        owner_uid: view.owner,
-        owner: view.owner_name,
-        state: state(view.state),
-        command: view.command.into_iter().map(Text::from).collect(),
-        cwd: view.cwd.into(),
-        workspace: Some(view.workspace.into()),
-        pid: view.pid,
-        network: match view.network {
-            lifecycle::Network::Private => api::Network::Private,
-            lifecycle::Network::Host => api::Network::Host,
-        },
-        kernel: view.kernel.map(|kernel| api::KernelView {
-            connection_file: kernel.connection_file.into(),
-            kernel_name: Some(kernel.kernel_name),
-            language: None,
-            interrupt_mode: api::InterruptMode::default(),
-        }),
-        thread: view.thread,
-        head: view.head,
-        parent: view
-            .parent
-            .map(|origin| api::Origin { session: origin.session.to_string(), commit: origin.commit }),
-        created: view.created.to_string(),
-        exit: view.exit,
-        files: match view.files {
-            lifecycle::FilePolicy::Open => api::FilePolicy::Open,
-            lifecycle::FilePolicy::Tree { include, exclude, max_bytes } => {
-                api::FilePolicy::Tree { include, exclude, max_bytes: Some(max_bytes) }
-            }
-            lifecycle::FilePolicy::None => api::FilePolicy::None,
-        },
-        memory_bytes: view.memory_bytes,
-        attached: view.attached,
-        gpus: view.gpus,
-        vram_bytes: view.vram_bytes,
-        gpu_trouble: view.gpu_trouble,
-        labels: BTreeMap::new(),
-        notebook: None,
-        policy: api::SessionPolicy::default(),
-        operation: None,
-        activity: None,
-        mark: None,
-    }
-}
-
-fn state(state: lifecycle::SessionState) -> api::SessionState {
-    match state {
-        lifecycle::SessionState::Starting => api::SessionState::Starting,
-        lifecycle::SessionState::Running => api::SessionState::Running,
-        lifecycle::SessionState::Suspended => api::SessionState::Suspended,
-        lifecycle::SessionState::Ended => api::SessionState::Ended,
-        lifecycle::SessionState::Failed => api::SessionState::Failed,
-    }
-}
-
-fn gpu_wish(wish: api::GpuWish) -> lifecycle::GpuWish {
-    match wish {
-        api::GpuWish::All => lifecycle::GpuWish::All,
-        api::GpuWish::None => lifecycle::GpuWish::None,
-        api::GpuWish::List { gpus } => lifecycle::GpuWish::List(gpus),
-    }
-}
-
-fn policy(policy: api::FilePolicy) -> lifecycle::FilePolicy {
-    match policy {
-        api::FilePolicy::Open => lifecycle::FilePolicy::Open,
-        api::FilePolicy::Tree { include, exclude, max_bytes } => {
-            lifecycle::FilePolicy::Tree { include, exclude, max_bytes: max_bytes.unwrap_or(TREE_BYTES) }
-        }
-        api::FilePolicy::None => lifecycle::FilePolicy::None,
-    }
-}
-
-fn commit(view: lifecycle::CommitView) -> CommitView {
-    CommitView {
-        id: view.id.to_string(),
-        parents: view.parents.iter().map(ToString::to_string).collect(),
-        thread: view.thread,
-        tags: view.tags,
-        time: view.time.to_string(),
-        reason: view.reason,
-        message: view.message,
-        bytes: view.bytes,
-    }
-}
-
-fn diff(found: lifecycle::Diff) -> Diff {
-    let totals = DiffTotals {
-        memory_bytes: found.memory.iter().map(|mapping| mapping.changed_bytes).sum(),
-        files: count(&found.files),
-        processes: count(&found.processes),
-    };
-    let process = |one: lifecycle::ProcessChange| ProcessDiff {
-        pid: one.pid,
-        name: one.name,
-        change: change(one.change),
-    };
-    let mapping = |one: lifecycle::MemoryChange| MappingDiff {
-        pid: one.pid,
-        start: one.start,
-        end: one.end,
-        name: one.name.into(),
-        change: change(one.change),
-        changed_bytes: one.changed_bytes,
-    };
-    let file = |one: lifecycle::FileChange| FileDiff {
-        path: one.path.into(),
-        change: change(one.change),
-        before_bytes: one.before,
-        after_bytes: one.after,
-    };
-    Diff {
-        a: found.a,
-        b: found.b,
-        processes: found.processes.into_iter().map(process).collect(),
-        memory: found.memory.into_iter().map(mapping).collect(),
-        files: found.files.into_iter().map(file).collect(),
-        totals,
-    }
-}
-
-fn change(change: lifecycle::Change) -> Change {
-    match change {
-        lifecycle::Change::Added => Change::Added,
-        lifecycle::Change::Removed => Change::Removed,
-        lifecycle::Change::Changed => Change::Changed,
-    }
-}
-
-fn count<T>(items: &[T]) -> u64 {
-    u64::try_from(items.len()).unwrap_or(u64::MAX)
-}
-
-fn words(argv: Vec<Text>) -> Vec<OsString> {
-    argv.into_iter().map(OsString::from).collect()
-}
-
-fn environment(variables: Vec<api::EnvVar>) -> Vec<(OsString, OsString)> {
-    variables.into_iter().map(|variable| (variable.name.into(), variable.value.into())).collect()
-}
-
-fn timed(steps: Vec<Timing>) -> Vec<TimedStep> {
-    steps
-        .into_iter()
-        .map(|timing| TimedStep { name: timing.step.to_owned(), micros: micros(timing.took) })
-        .collect()
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What lies directly in a directory, in bytes; what cannot be looked at counts as nothing.

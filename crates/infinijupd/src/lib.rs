@@ -30,6 +30,7 @@ pub mod operations;
 mod routes;
 pub mod server;
 pub mod settings;
+mod words;
 
 pub use caller::Caller;
 pub use error::DaemonError;

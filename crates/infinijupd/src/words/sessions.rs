@@ -1,0 +1,127 @@
+//! Sessions, and what is asked for with them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use api::{SessionView, Text, TimedStep};
+use lifecycle::Timing;
+
+use crate::operations::Happening;
+
+/// The most that a snapshot takes of a workspace, unless the caller says otherwise.
+const TREE_BYTES: u64 = 10 << 30;
+
+/// What happened, in the words of the wire.
+pub(crate) fn happening(event: lifecycle::EngineEvent) -> Happening {
+    let (kind, state, commit) = match event.kind {
+        lifecycle::EventKind::State(now) => (api::EventKind::SessionState, Some(state(now)), None),
+        lifecycle::EventKind::Snapshot { commit } => (api::EventKind::SnapshotTaken, None, Some(commit)),
+        lifecycle::EventKind::RolledBack { commit } => (api::EventKind::RolledBack, None, Some(commit)),
+        lifecycle::EventKind::Removed => (api::EventKind::SessionRemoved, None, None),
+    };
+    Happening { kind, state, session: event.session.to_string(), owner_uid: event.owner, commit }
+}
+
+/// A session.
+pub(crate) fn session(view: lifecycle::SessionView) -> SessionView {
+    SessionView {
+        id: view.id.to_string(),
+        name: view.name,
+        owner_uid: view.owner,
+        owner: view.owner_name,
+        state: state(view.state),
+        command: view.command.into_iter().map(Text::from).collect(),
+        cwd: view.cwd.into(),
+        workspace: Some(view.workspace.into()),
+        pid: view.pid,
+        network: match view.network {
+            lifecycle::Network::Private => api::Network::Private,
+            lifecycle::Network::Host => api::Network::Host,
+        },
+        kernel: view.kernel.map(|kernel| api::KernelView {
+            connection_file: kernel.connection_file.into(),
+            kernel_name: Some(kernel.kernel_name),
+            language: None,
+            interrupt_mode: api::InterruptMode::default(),
+        }),
+        thread: view.thread,
+        head: view.head,
+        parent: view
+            .parent
+            .map(|origin| api::Origin { session: origin.session.to_string(), commit: origin.commit }),
+        created: view.created.to_string(),
+        exit: view.exit,
+        files: match view.files {
+            lifecycle::FilePolicy::Open => api::FilePolicy::Open,
+            lifecycle::FilePolicy::Tree { include, exclude, max_bytes } => {
+                api::FilePolicy::Tree { include, exclude, max_bytes: Some(max_bytes) }
+            }
+            lifecycle::FilePolicy::None => api::FilePolicy::None,
+        },
+        memory_bytes: view.memory_bytes,
+        attached: view.attached,
+        gpus: view.gpus,
+        vram_bytes: view.vram_bytes,
+        gpu_trouble: view.gpu_trouble,
+        labels: BTreeMap::new(),
+        notebook: None,
+        policy: api::SessionPolicy::default(),
+        operation: None,
+        activity: None,
+        mark: None,
+    }
+}
+
+fn state(state: lifecycle::SessionState) -> api::SessionState {
+    match state {
+        lifecycle::SessionState::Starting => api::SessionState::Starting,
+        lifecycle::SessionState::Running => api::SessionState::Running,
+        lifecycle::SessionState::Suspended => api::SessionState::Suspended,
+        lifecycle::SessionState::Ended => api::SessionState::Ended,
+        lifecycle::SessionState::Failed => api::SessionState::Failed,
+    }
+}
+
+/// Which GPUs.
+pub(crate) fn gpu_wish(wish: api::GpuWish) -> lifecycle::GpuWish {
+    match wish {
+        api::GpuWish::All => lifecycle::GpuWish::All,
+        api::GpuWish::None => lifecycle::GpuWish::None,
+        api::GpuWish::List { gpus } => lifecycle::GpuWish::List(gpus),
+    }
+}
+
+/// Which files.
+pub(crate) fn policy(policy: api::FilePolicy) -> lifecycle::FilePolicy {
+    match policy {
+        api::FilePolicy::Open => lifecycle::FilePolicy::Open,
+        api::FilePolicy::Tree { include, exclude, max_bytes } => {
+            lifecycle::FilePolicy::Tree { include, exclude, max_bytes: max_bytes.unwrap_or(TREE_BYTES) }
+        }
+        api::FilePolicy::None => lifecycle::FilePolicy::None,
+    }
+}
+
+/// A command.
+pub(crate) fn words(argv: Vec<Text>) -> Vec<OsString> {
+    argv.into_iter().map(OsString::from).collect()
+}
+
+/// Variables.
+pub(crate) fn environment(variables: Vec<api::EnvVar>) -> Vec<(OsString, OsString)> {
+    variables.into_iter().map(|variable| (variable.name.into(), variable.value.into())).collect()
+}
+
+/// How long the steps took.
+pub(crate) fn timed(steps: Vec<Timing>) -> Vec<TimedStep> {
+    steps
+        .into_iter()
+        .map(|timing| TimedStep { name: timing.step.to_owned(), micros: micros(timing.took) })
+        .collect()
+}
+
+/// A duration.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
