@@ -29,13 +29,19 @@ class History:
 
     def wait_card(self, words: str, seconds: float = 30) -> str:
         """Waits for a card that says so; its commit."""
-        found = lambda: next((card["commit"] for card in self.cards() if words in card["text"]), None)  # noqa: E731
-        return proc.until(f"the history shows a card with `{words}`", found, seconds, pause=0.1)
+        return self.wait(f"a card with `{words}`", lambda card: words in card["text"], seconds)
 
     def wait_newer(self, than: set[str], seconds: float = 30) -> str:
         """Waits for a card that was not there; its commit."""
-        found = lambda: next((card["commit"] for card in self.cards() if card["commit"] not in than), None)  # noqa: E731
-        return proc.until("the history shows a new card", found, seconds, pause=0.1)
+        return self.wait("a new card", lambda card: card["commit"] not in than, seconds)
+
+    def wait(self, what: str, wanted, seconds: float) -> str:
+        """Waits for a card; its commit."""
+
+        def found():
+            return next((card["commit"] for card in self.cards() if wanted(card)), None)
+
+        return proc.until(f"the history shows {what}", found, seconds, pause=0.1)
 
     def commits(self) -> set[str]:
         """Of the cards in sight."""

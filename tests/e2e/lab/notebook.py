@@ -4,36 +4,6 @@ import json
 
 from harness import proc
 
-# `with panel of PATH do …`; the panel of the document that is called so.
-PANEL = """
-const find = path => { for (const w of window.jupyterapp.shell.widgets('main')) if (w.context && w.context.path === path) return w; return null; };
-"""
-CELLS = """
-path => { %s const panel = find(path); return panel && panel.content.widgets.map(cell => {
-  const model = cell.model, prompt = cell.inputArea && cell.inputArea.promptNode;
-  return {
-    id: model.id, type: model.type, source: model.sharedModel.getSource(), count: model.executionCount ?? null,
-    state: model.executionState ?? null, prompt: prompt ? prompt.textContent : null, ended: model.__ended ?? 0,
-    outputs: model.outputs ? model.outputs.toJSON() : [],
-  };
-}); }""" % PANEL
-# A cell that has ended looks like one that has not begun, so ends are counted.
-ACTIVATE = """
-([path, index]) => { %s const panel = find(path), content = panel.content, model = content.widgets[index].model;
-  if (model.__ended === undefined) {
-    model.__ended = 0;
-    model.stateChanged.connect((_, change) => {
-      if (change.name === 'executionState' && change.oldValue === 'running' && change.newValue === 'idle') model.__ended += 1;
-    });
-  }
-  window.jupyterapp.shell.activateById(panel.id);
-  content.deselectAll(); content.activeCellIndex = index; content.mode = 'command'; content.activate();
-  return model.__ended;
-}""" % PANEL
-KERNEL = """
-path => { %s const panel = find(path), kernel = panel && panel.sessionContext.session && panel.sessionContext.session.kernel;
-  return kernel ? { id: kernel.id, status: kernel.status, connection: kernel.connectionStatus } : null; }""" % PANEL
-
 
 def text_of(outputs) -> str:
     """What a cell printed, returned or raised, as text."""
@@ -60,19 +30,23 @@ class Notebook:
         """Its server."""
         return self.tab.lab
 
+    def ask(self, what: str, *arguments):
+        """A function of page.js about this notebook."""
+        return self.tab.page.evaluate("([what, words]) => window.tests[what](...words)", [what, [self.path, *arguments]])
+
     def cells(self) -> list[dict]:
         """All cells, also those that are out of sight."""
-        found = self.tab.page.evaluate(CELLS, self.path)
+        found = self.ask("cells")
         assert found is not None, f"{self.path} is not open"
         return found
 
     def is_open(self) -> bool:
         """Whether the tab shows it and its cells are there."""
-        return bool(self.tab.page.evaluate(CELLS, self.path))
+        return bool(self.ask("cells"))
 
     def kernel(self) -> dict | None:
         """Id, status and connection of its kernel as the page has them."""
-        return self.tab.page.evaluate(KERNEL, self.path)
+        return self.ask("kernel")
 
     def connected(self, seconds: float = 60) -> "Notebook":
         """Waits until the kernel is there: the ring in the toolbar says idle before there is one."""
@@ -93,7 +67,7 @@ class Notebook:
         """Makes a cell the active one, in command mode; how often it has ended so far."""
         count = len(self.cells())
         index = index if index >= 0 else count + index
-        return self.tab.page.evaluate(ACTIVATE, [self.path, index])
+        return self.ask("select", index)
 
     def start(self, index: int) -> tuple[str, int]:
         """Runs a cell with Shift+Enter and does not wait; what `finish` wants to know."""
@@ -161,12 +135,15 @@ class Notebook:
         """Control+S, and waits until the file is written."""
         self.select(-1)
         self.tab.press("Control+s")
-        dirty = "path => { %s return find(path).context.model.dirty; }" % PANEL  # noqa: UP031
-        proc.until(f"{self.path} is saved", lambda: not self.tab.page.evaluate(dirty, self.path), 20)
+        proc.until(f"{self.path} is saved", lambda: not self.ask("isDirty"), 20)
 
     def activate(self) -> None:
         """Brings its tab to the front."""
-        self.tab.page.evaluate("path => { %s window.jupyterapp.shell.activateById(find(path).id); }" % PANEL, self.path)  # noqa: UP031
+        self.ask("activate")
+
+    def set_source(self, index: int, source: str) -> None:
+        """Another text for a cell, at once."""
+        self.ask("setSource", index, source)
 
 
 def is_running(cell: dict) -> bool:

@@ -11,16 +11,7 @@ from pathlib import Path
 
 from harness import proc
 
-# Whatever opens as a dialog is told on the console: that survives a reload of the page.
-WATCH_DIALOGS = """
-new MutationObserver(records => {
-  for (const record of records) for (const node of record.addedNodes) {
-    if (!(node instanceof Element)) continue;
-    const dialog = node.matches('.jp-Dialog') ? node : node.querySelector('.jp-Dialog');
-    if (dialog) setTimeout(() => console.debug('dialog seen: ' + dialog.innerText), 0);
-  }
-}).observe(document, { childList: true, subtree: true });
-"""
+PAGE = Path(__file__).with_name("page.js").read_text()
 # A kernel that was exchanged must never look like one that died.
 DEATH = re.compile(r"appears to have died|kernel restarting|autorestart|kernel died|kernel has died", re.IGNORECASE)
 
@@ -41,7 +32,7 @@ class Tab:
         self.requests: list[str] = []
         self.shots = 0
         self.page = context.new_page()
-        self.page.add_init_script(WATCH_DIALOGS)
+        self.page.add_init_script(PAGE)
         self.page.on("console", self.heard)
         self.page.on("pageerror", lambda error: self.errors.append(f"{error.message}\n{error.stack}"))
         self.page.on("request", lambda request: self.requests.append(f"{request.method} {request.url}"))
@@ -70,7 +61,8 @@ class Tab:
 
     def ready(self, seconds: float = 60) -> None:
         """Waits until JupyterLab has started."""
-        self.page.wait_for_function("() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')", timeout=seconds * 1000)
+        started = "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')"
+        self.page.wait_for_function(started, timeout=seconds * 1000)
         self.page.evaluate("() => window.jupyterapp.restored.then(() => null)")
 
     def press(self, *keys: str) -> None:
@@ -94,9 +86,13 @@ class Tab:
         found.first.wait_for(timeout=seconds * 1000)
         return found.first
 
-    def toolbar(self, item: str, path: str | None = None):
-        """A button of the notebook's toolbar, by its name in the schema."""
-        return self.page.locator(f'.jp-NotebookPanel:visible .jp-Toolbar-item[data-jp-item-name="{item}"] >> css=jp-button, button').first
+    def notebooks(self) -> list[str]:
+        """Paths of the notebooks that are open."""
+        return [path for path in self.page.evaluate("() => window.tests.paths()") if path.endswith(".ipynb")]
+
+    def toolbar(self, item: str):
+        """A button of the toolbar of the notebook in front, by its name in the schema."""
+        return self.page.locator(f'.jp-NotebookPanel:visible [data-jp-item-name="{item}"]').locator("jp-button, button").first
 
     def notices(self) -> list[str]:
         """What the notifications say that are on the screen."""
@@ -104,8 +100,11 @@ class Tab:
 
     def wait_notice(self, words: str, seconds: float = 30) -> str:
         """Waits for a notification that says so."""
-        wanted = lambda: next((text for text in self.notices() if re.search(words, text)), None)  # noqa: E731
-        return proc.until(f"a notification says /{words}/", wanted, seconds, pause=0.1)
+
+        def found():
+            return next((text for text in self.notices() if re.search(words, text)), None)
+
+        return proc.until(f"a notification says /{words}/", found, seconds, pause=0.1)
 
     def shot(self, name: str) -> Path:
         """A picture, kept for people to look at."""
