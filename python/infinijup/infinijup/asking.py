@@ -1,0 +1,103 @@
+"""How code in a kernel asks the daemon for something, and hears what came of it.
+
+There is no way from a session to the daemon's socket, and there must not be: whoever can make the kernel run something would hold it.
+But the daemon listens to the kernel's own iopub channel, as a notebook does. So a request is a message of the type `infinijup_request`
+there, done by the daemon for this very session, and the answer is a message of the type `infinijup_reply` on the control channel, which
+ipykernel reads in a thread of its own while a cell runs.
+
+Waiting must be safe to be copied. A snapshot is taken of the kernel while it waits for the answer to that very request, so whatever is
+restored from it wakes up waiting, for an answer that was given in another life. The daemon therefore tells every kernel that it has
+restored so, by a reply with the id `*`, which ends every wait with `Restored`. And no wait may look at the clock to see whether it has
+lasted too long: it counts short naps, because the time on disk does not count.
+"""
+
+import os
+import threading
+import uuid
+from typing import Any
+
+REQUEST, REPLY = "infinijup_request", "infinijup_reply"
+EVERYBODY = "*"
+_NAP = 0.25
+
+
+class AskError(Exception):
+    """The daemon refused or failed: message, code and the way out."""
+
+    def __init__(self, message: str, code: str = "", hint: str | None = None):
+        super().__init__(message)
+        self.message, self.code, self.hint = message, code, hint
+
+    def __str__(self) -> str:
+        text = f"{self.message} [{self.code}]" if self.code else self.message
+        return f"{text}\n{self.hint}" if self.hint else text
+
+
+class Unheard(AskError):
+    """Nobody answered in time."""
+
+
+class Restored(Exception):
+    """This is a kernel that was brought back from a snapshot taken while it waited."""
+
+    def __init__(self, commit: str, session: str | None, note: str | None):
+        super().__init__(f"restored from {commit[:12]}")
+        self.commit, self.session, self.note = commit, session, note
+
+
+class Line:
+    """The line to the daemon of one ipykernel."""
+
+    def __init__(self, kernel: Any):
+        self.kernel = kernel
+        self.guard = threading.Condition()
+        self.waiting: dict[str, Any] = {}
+        kernel.control_handlers[REPLY] = self.hear
+
+    def close(self) -> None:
+        """Hears nothing any more."""
+        self.kernel.control_handlers.pop(REPLY, None)
+
+    def hear(self, _stream: Any, _ident: Any, message: dict[str, Any]) -> None:
+        """A reply, in the thread of the control channel."""
+        content = message["content"]
+        with self.guard:
+            for asked in list(self.waiting) if content.get("id") == EVERYBODY else [content.get("id")]:
+                if asked in self.waiting:
+                    self.waiting[asked] = content
+            self.guard.notify_all()
+
+    def ask(self, do: str, seconds: float, /, **arguments: Any) -> Any:
+        """Asks, and gives the result. `seconds` are those of running."""
+        if not os.environ.get("INFINIJUP_SESSION"):
+            raise Unheard(
+                "this kernel is not a session of infinijup, so it has no history", "", "See docs/jupyter.md: is the daemon running?"
+            )
+        asked = uuid.uuid4().hex
+        with self.guard:
+            self.waiting[asked] = None
+        try:
+            content = {"id": asked, "do": do, **{name: value for name, value in arguments.items() if value is not None}}
+            parent = self.kernel.get_parent()
+            self.kernel.session.send(self.kernel.iopub_socket, REQUEST, content, parent=parent, ident=REQUEST.encode())
+            answer = self._wait(asked, seconds)
+        finally:
+            with self.guard:
+                del self.waiting[asked]
+        if answer is None:
+            raise Unheard(f"the daemon gave no answer within {seconds:g} s", "", "Is infinijupd running? `infinijup doctor` tells.")
+        if answer["id"] == EVERYBODY:
+            result = answer["result"]
+            raise Restored(result["restored"], result.get("session"), result.get("note"))
+        if not answer.get("ok"):
+            error = answer.get("error") or {}
+            raise AskError(error.get("message", "no reason was given"), error.get("code", ""), error.get("hint"))
+        return answer.get("result")
+
+    def _wait(self, asked: str, seconds: float) -> dict[str, Any] | None:
+        naps, most = 0, max(1, round(seconds / _NAP))
+        with self.guard:
+            while self.waiting[asked] is None and naps < most:
+                # Woken up by somebody else's answer is no nap.
+                naps += not self.guard.wait(_NAP)
+            return self.waiting[asked]
