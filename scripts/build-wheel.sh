@@ -2,7 +2,8 @@
 # The Python package with the JupyterLab extension in it: `scripts/build-wheel.sh [--venv DIR] [--out DIR]` leaves a wheel and a source
 # archive in dist/. Needs node and a package registry, or a warm cache of yarn's (YARN_GLOBAL_FOLDER) and pip's.
 #
-# The build tools go into a virtual environment of their own, by default target/wheel-venv, which is kept for the next time.
+# The build tools go into a virtual environment of their own, by default target/wheel-venv, which is kept for the next time. One that
+# was made by somebody else is used as it is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -30,7 +31,9 @@ done
 command -v node >/dev/null || fail "needs node 20 or newer"
 
 stamp=$({ cat "$requirements" && "$python" --version && printf '%s\n' "$venv"; } | sha256sum | cut -d' ' -f1)
-if [ "$(cat "$venv/.made-from" 2>/dev/null)" != "$stamp" ]; then
+if [ -d "$venv" ] && [ ! -f "$venv/.made-from" ]; then
+    [ -x "$venv/bin/jlpm" ] || fail "$venv has no jlpm: it needs what $requirements lists"
+elif [ "$(cat "$venv/.made-from" 2>/dev/null)" != "$stamp" ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 5 --requirement "$requirements"
