@@ -1,7 +1,7 @@
 /**
  * What snapshots mean: which were taken by themselves, which line a session stands on, which ones others depend on.
  */
-import type { CommitView, SessionView, ThreadView } from '../wire';
+import type { CommitView, ThreadView } from '../wire';
 
 /** What a card's icon says. */
 export type Kind = 'manual' | 'automatic' | 'suspend' | 'branch' | 'rollback';
@@ -63,11 +63,11 @@ export interface IBearings {
   readonly live: ReadonlySet<string>;
 }
 
-/** Looks once over a history. */
+/** Looks once over a history. `here` is the session of this notebook, as far as it matters. */
 export function takeBearings(
   commits: readonly CommitView[],
   threads: readonly ThreadView[],
-  session: SessionView | null
+  here: { head?: string | null; thread?: string | null } | null
 ): IBearings {
   const byId = new Map(commits.map(commit => [commit.id, commit]));
   const heads = new Map<string, ThreadView[]>();
@@ -92,7 +92,7 @@ export function takeBearings(
       forks.add(parent.id);
     }
   }
-  const head = session?.head ?? null;
+  const head = here?.head ?? null;
   const live = new Set<string>();
   for (const start of [...heads.keys(), ...(head ? [head] : [])]) {
     let at: string | null = start;
@@ -105,7 +105,7 @@ export function takeBearings(
   return {
     byId,
     head,
-    thread: session?.thread ?? null,
+    thread: here?.thread ?? null,
     heads,
     threads: new Map(threads.map(thread => [thread.name, thread])),
     forks,

@@ -1,0 +1,179 @@
+/**
+ * What stands above the list, or in its place: states of the kernel, work under way, and why there is nothing to see.
+ */
+import React from 'react';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { JobNews } from '../wire';
+import type { IActions } from './actions';
+import { Icon } from './icons';
+import { jobText } from './sentences';
+import type { IHistoryState } from './source';
+
+function Button(props: {
+  label: string;
+  action?: string;
+  disabled?: boolean;
+  onClick: () => void;
+}): JSX.Element {
+  return (
+    <button
+      type="button"
+      className="jp-InfinijupHistory-button"
+      data-infinijup-action={props.action}
+      disabled={props.disabled}
+      onClick={props.onClick}
+    >
+      {props.label}
+    </button>
+  );
+}
+
+/** The job under way. */
+export function Progress(props: {
+  job: JobNews | null;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { job, trans } = props;
+  if (!job || job.state !== 'running') {
+    return null;
+  }
+  const known = typeof job.done === 'number' && !!job.total;
+  const part = known ? Math.min(1, (job.done ?? 0) / (job.total ?? 1)) : null;
+  const text = jobText(job, trans);
+  return (
+    <div className="jp-InfinijupHistory-progress" data-infinijup-job={job.kind}>
+      <span role="status">{text}</span>
+      {job.step && <span className="jp-InfinijupHistory-step">{job.step}</span>}
+      <div
+        role="progressbar"
+        aria-label={text}
+        aria-valuemin={0}
+        aria-valuemax={100}
+        aria-valuenow={part === null ? undefined : Math.round(part * 100)}
+        className={part === null ? 'jp-mod-unknown' : undefined}
+      >
+        <div style={part === null ? undefined : { width: `${part * 100}%` }} />
+      </div>
+    </div>
+  );
+}
+
+/** What should be known before the list is read. */
+export function Banners(props: {
+  state: IHistoryState;
+  actions: IActions;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { state, actions, trans } = props;
+  if (state.away) {
+    return (
+      <div className="jp-InfinijupHistory-banner jp-mod-warn" role="alert">
+        <Icon name="warning" />
+        <span>
+          {trans.__(
+            'The infinijup service does not answer: what is shown may be old, and nothing can be kept or restored. Start infinijupd to go on.'
+          )}
+        </span>
+      </div>
+    );
+  }
+  switch (state.session?.state) {
+    case 'suspended':
+      return (
+        <div className="jp-InfinijupHistory-banner" role="status">
+          <Icon name="suspend" />
+          <span>
+            {trans.__(
+              'This kernel is suspended: it takes no memory, and running a cell brings it back.'
+            )}
+          </span>
+          <Button
+            action="resume"
+            label={trans.__('Resume')}
+            disabled={!actions.can('resume')}
+            onClick={() => actions.run('resume')}
+          />
+        </div>
+      );
+    case 'failed':
+    case 'ended':
+      return state.commits.length ? (
+        <div className="jp-InfinijupHistory-banner" role="status">
+          <Icon name="warning" />
+          <span>
+            {trans.__(
+              'This kernel does not run any more: restore a snapshot to go on from it.'
+            )}
+          </span>
+        </div>
+      ) : null;
+    default:
+      return null;
+  }
+}
+
+/** What is shown where there is no list. `null` if there is one. */
+export function Instead(props: {
+  state: IHistoryState;
+  /** Whether a search or a filter hid everything. */
+  hidden: boolean;
+  actions: IActions;
+  trans: TranslationBundle;
+  onRefresh: () => void;
+  onClear: () => void;
+}): JSX.Element | null {
+  const { state, actions, trans } = props;
+  let text: string;
+  let more: JSX.Element | null = null;
+  if (state.whyNot && !state.session) {
+    text = trans.__('This kernel has no history: %1', state.whyNot);
+    more = (
+      <>
+        {actions.can('doctor') && (
+          <Button
+            action="doctor"
+            label={trans.__('Check this machine')}
+            onClick={() => actions.run('doctor')}
+          />
+        )}
+        <Button label={trans.__('Try again')} onClick={props.onRefresh} />
+      </>
+    );
+  } else if (state.status === 'error') {
+    const { message, hint } = state.error ?? { message: '', hint: null };
+    text = trans.__('The history cannot be read: %1', message);
+    if (hint) {
+      text = `${text} ${hint}`;
+    }
+    more = <Button label={trans.__('Try again')} onClick={props.onRefresh} />;
+  } else if (state.status === 'none') {
+    text = state.path
+      ? trans.__('This notebook has no kernel with a history.')
+      : trans.__('Open a notebook to see the history of its kernel.');
+  } else if (state.status === 'loading' && !state.commits.length) {
+    text = trans.__('Reading the history …');
+  } else if (!state.commits.length) {
+    text = trans.__(
+      'A snapshot keeps the whole kernel (variables, GPU memory, open files), so that you can come back to it or go on from it in a copy; there is none yet.'
+    );
+    more = (
+      <Button
+        action="snapshot"
+        label={trans.__('Take the first snapshot')}
+        disabled={!actions.can('snapshot')}
+        onClick={() => actions.run('snapshot')}
+      />
+    );
+  } else if (props.hidden) {
+    text = trans.__('No snapshot is like that.');
+    more = <Button label={trans.__('Show all')} onClick={props.onClear} />;
+  } else {
+    return null;
+  }
+  return (
+    <div className="jp-InfinijupHistory-instead" role="status">
+      <p>{text}</p>
+      {more}
+    </div>
+  );
+}

@@ -1,0 +1,80 @@
+/**
+ * The comparison of two snapshots, as the content of a tab in the main area.
+ */
+import {
+  ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
+import { ReactWidget, historyIcon } from '@jupyterlab/ui-components';
+import React from 'react';
+import type { CommitView, Diff } from '../wire';
+import { DiffView } from './diffview';
+import { firstLine, shortId } from './format';
+
+export namespace CompareWidget {
+  export interface IOptions {
+    diff: Promise<Diff>;
+    /** The older one. */
+    a: CommitView;
+    b: CommitView;
+    translator?: ITranslator;
+  }
+}
+
+/** What lies between two snapshots; it says that it is still reading, and why it could not. */
+export class CompareWidget extends ReactWidget {
+  constructor(options: CompareWidget.IOptions) {
+    super();
+    this._options = options;
+    this._trans = (options.translator ?? nullTranslator).load('infinijup');
+    const { a, b } = options;
+    this.id = `infinijup-compare-${a.id}-${b.id}`;
+    this.addClass('jp-InfinijupDiff');
+    this.node.dataset.infinijupCompare = '';
+    this.title.icon = historyIcon;
+    this.title.closable = true;
+    const name = (commit: CommitView): string =>
+      firstLine(commit.label || commit.tags[0] || '', 20) || shortId(commit.id);
+    this.title.label = this._trans.__('%1 ↔ %2', name(a), name(b));
+    this.title.caption = this._trans.__('Compare %1 with %2', a.id, b.id);
+    options.diff.then(
+      diff => {
+        this._diff = diff;
+        this.update();
+      },
+      (error: unknown) => {
+        this._error = error instanceof Error ? error.message : String(error);
+        this.update();
+      }
+    );
+  }
+
+  protected override render(): JSX.Element {
+    const { a, b } = this._options;
+    const trans = this._trans;
+    if (this._diff) {
+      return (
+        <DiffView
+          diff={this._diff}
+          a={a}
+          b={b}
+          trans={trans}
+          locale={document.documentElement.lang || undefined}
+        />
+      );
+    }
+    return (
+      <p className="jp-InfinijupDiff-nothing" role="status">
+        {this._error === null
+          ? trans.__('Comparing the snapshots …')
+          : trans.__('The snapshots cannot be compared: %1', this._error)}
+      </p>
+    );
+  }
+
+  private readonly _options: CompareWidget.IOptions;
+  private readonly _trans: TranslationBundle;
+  private _diff: Diff | null = null;
+  private _error: string | null = null;
+}

@@ -1,0 +1,66 @@
+/**
+ * What changed in a text, line by line: the longest common subsequence, as `diff` finds it.
+ */
+
+export type Line = { change: 'same' | 'added' | 'removed'; text: string };
+
+/** The table of the search has this many entries at most; what is larger is shown as replaced whole. */
+const LIMIT = 250_000;
+
+/** The lines of both texts in one order. */
+export function lineDiff(before: string, after: string): Line[] {
+  const a = before === '' ? [] : before.split('\n');
+  const b = after === '' ? [] : after.split('\n');
+  let head = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) {
+    head++;
+  }
+  let tail = 0;
+  while (
+    tail < a.length - head &&
+    tail < b.length - head &&
+    a[a.length - 1 - tail] === b[b.length - 1 - tail]
+  ) {
+    tail++;
+  }
+  const same = (text: string): Line => ({ change: 'same', text });
+  return [
+    ...a.slice(0, head).map(same),
+    ...middle(a.slice(head, a.length - tail), b.slice(head, b.length - tail)),
+    ...a.slice(a.length - tail).map(same)
+  ];
+}
+
+function middle(a: string[], b: string[]): Line[] {
+  const removed = (text: string): Line => ({ change: 'removed', text });
+  const added = (text: string): Line => ({ change: 'added', text });
+  if (a.length * b.length > LIMIT) {
+    return [...a.map(removed), ...b.map(added)];
+  }
+  // length[i][j]: of the longest common subsequence of a[i..] and b[j..].
+  const width = b.length + 1;
+  const length = new Uint32Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      length[i * width + j] =
+        a[i] === b[j]
+          ? length[(i + 1) * width + j + 1] + 1
+          : Math.max(length[(i + 1) * width + j], length[i * width + j + 1]);
+    }
+  }
+  const lines: Line[] = [];
+  let i = 0;
+  let j = 0;
+  while (i < a.length && j < b.length) {
+    if (a[i] === b[j]) {
+      lines.push({ change: 'same', text: a[i] });
+      i++;
+      j++;
+    } else if (length[(i + 1) * width + j] >= length[i * width + j + 1]) {
+      lines.push(removed(a[i++]));
+    } else {
+      lines.push(added(b[j++]));
+    }
+  }
+  return [...lines, ...a.slice(i).map(removed), ...b.slice(j).map(added)];
+}
