@@ -1,0 +1,88 @@
+"""A branch, as a notebook: a copy of the document beside the original, on a kernel that goes on from the snapshot."""
+
+import json
+import os
+import uuid
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+
+from infinijup.daemon import DaemonError, target, to_wire
+from infinijup.serverextension import refusal
+from infinijup.serverextension.hub import KERNEL_ID, KERNEL_NAME, PATH, Hub
+from infinijup.serverextension.keeper import NAME, ROOT, SESSION_ID, TYPE, Keeper
+
+_TRIES = 1000
+
+
+async def branch(hub: Hub, keeper: Keeper, asked: dict[str, Any]) -> dict[str, Any]:
+    """Makes one of the kernel `asked` names; `notebook` is the document as the page has it now."""
+    original = hub.session_id(asked["kernel_id"])
+    view = await hub.get(original)
+    labels = view.get("labels") or {}
+    start = asked.get("from")
+    if start is None and asked.get("notebook") is not None:
+        # The page knows its document better than the file does.
+        request = {"reason": "branch", "notebook": json.dumps(asked["notebook"])}
+        start = (await hub.daemon.post(target("sessions", original, "snapshot"), request))["commit"]
+    request = {name: value for name, value in (("from", start), ("name", asked.get("name"))) if value is not None}
+    made = (await hub.daemon.post(target("sessions", original, "branch"), request))["branches"][0]
+    session, warnings = made["session"], list(made.get("warnings", []))
+    path = await _copy(
+        hub, keeper, labels.get(PATH), made["commit"], asked.get("notebook") if asked.get("from") is None else None, warnings
+    )
+    kernel_id, session_id = str(uuid.uuid4()), keeper.sessions.new_session_id()
+    kernel_name = labels.get(KERNEL_NAME) or (view.get("kernel") or {}).get("kernel_name") or "python3"
+    own = {KERNEL_ID: kernel_id, KERNEL_NAME: kernel_name, ROOT: keeper.root, "jupyter.provisioned": "1"}
+    own |= {PATH: path, NAME: os.path.basename(path), TYPE: labels.get(TYPE) or "notebook", SESSION_ID: session_id}
+    change: dict[str, Any] = {"labels": own}
+    if document := keeper.document(path):
+        change["notebook"] = to_wire(document)
+    hub.keep(await hub.daemon.patch(target("sessions", session["id"]), change))
+    await keeper.start_kernel(kernel_id, kernel_name, path)
+    await keeper.save_session(session_id, path, own[NAME], own[TYPE], kernel_id)
+    answer = {"kernel_id": kernel_id, "kernel_name": kernel_name, "session_id": session_id, "path": path}
+    hub.news.tell({"type": "history", "kernel_id": asked["kernel_id"]})
+    return {**answer, "session": hub.shown(await hub.get(session["id"])), "warnings": warnings}
+
+
+async def document_of(hub: Hub, commit: str) -> dict[str, Any]:
+    """The document that went with a snapshot."""
+    raw = await hub.daemon.read(target("commits", commit, "notebook"))
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise refusal.not_found("the document of this snapshot is not a notebook")
+    return document
+
+
+async def _copy(hub: Hub, keeper: Keeper, path: str | None, commit: str, page: dict[str, Any] | None, warnings: list[str]) -> str:
+    """Writes the copy and returns its path."""
+    document = page
+    if document is None:
+        try:
+            document = await document_of(hub, commit)
+        except DaemonError as error:
+            warnings.append(f"the copy has the document as it is now: {error.message}")
+    if document is None and path:
+        document = (await ensure_async(keeper.contents.get(path, content=True, type="notebook")))["content"]
+    if document is None:
+        document = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    to = await _free_path(keeper, path or "Untitled.ipynb")
+    await ensure_async(keeper.contents.save({"type": "notebook", "format": "json", "content": document}, to))
+    return to
+
+
+async def _free_path(keeper: Keeper, path: str) -> str:
+    """`name (branch).ipynb`, `name (branch 2).ipynb` … A branch of a branch is no `(branch) (branch)`."""
+    stem, extension = os.path.splitext(path)
+    base, _, rest = stem.rpartition(" (branch")
+    if base and rest.endswith(")") and rest[:-1].strip().isdigit() | (rest == ")"):
+        stem = base
+    for number in range(1, _TRIES):
+        candidate = f"{stem} (branch{'' if number == 1 else f' {number}'}){extension or '.ipynb'}"
+        if not await ensure_async(keeper.contents.exists(candidate)):
+            return candidate
+    raise refusal.bad_request(f"there are {_TRIES} branches beside {path}")

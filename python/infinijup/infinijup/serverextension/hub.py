@@ -1,0 +1,259 @@
+"""The middle of it: which kernel is which session, how each session is, and who wants to know.
+
+There is one hub for a server. It reads the daemon's events (see `sources`), keeps a view of every session of this user, tells the user
+interface (see `news`), and hands what concerns a running kernel to `swaps`.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Coroutine
+from datetime import datetime, timezone
+from typing import Any
+
+from infinijup.daemon import Daemon, DaemonAway, DaemonError, target
+from infinijup.serverextension import asleep, refusal
+from infinijup.serverextension.desk import Desk
+from infinijup.serverextension.news import News
+from infinijup.serverextension.policy import PolicyKeeper
+from infinijup.serverextension.swaps import Swaps
+
+KERNEL_ID, KERNEL_NAME, PATH = "jupyter.kernel_id", "jupyter.kernel_name", "jupyter.path"
+KERNEL_INFO = "jupyter.kernel_info"
+
+
+class Hub:
+    """What everything in this server that has to do with infinijup asks and tells."""
+
+    def __init__(self, daemon: Daemon, kernel_manager: Any, policy: PolicyKeeper, log: logging.Logger):
+        self.daemon, self.kernel_manager, self.policy, self.log = daemon, kernel_manager, policy, log
+        self.news = News()
+        self.views: dict[str, dict[str, Any]] = {}
+        self.desks: dict[str, Desk] = {}
+        self.swaps = Swaps(self)
+        self.away: str | None = None
+        self.version: str | None = None
+        self.transport = "polling"
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._refreshing: dict[str, bool] = {}
+
+    # Kernels and sessions.
+
+    def provisioner(self, kernel_id: str) -> Any:
+        """Of a kernel of this server; None if there is none."""
+        if kernel_id not in self.kernel_manager:
+            return None
+        return getattr(self.kernel_manager.get_kernel(kernel_id), "provisioner", None)
+
+    def session_id(self, kernel_id: str) -> str:
+        """The daemon's session of a kernel; refuses if there is none."""
+        if kernel_id not in self.kernel_manager:
+            raise refusal.no_kernel(kernel_id)
+        provisioner = self.provisioner(kernel_id)
+        session = getattr(provisioner, "session_id", None)
+        if session is None:
+            raise refusal.not_a_session(getattr(provisioner, "why_not", None))
+        return session
+
+    def is_session(self, kernel_id: str) -> bool:
+        """Whether a kernel is one of the daemon's."""
+        return getattr(self.provisioner(kernel_id), "session_id", None) is not None
+
+    def kernels(self) -> dict[str, str]:
+        """Session ids of the kernels of this server, by kernel id."""
+        pairs = ((kernel, getattr(self.provisioner(kernel), "session_id", None)) for kernel in self.kernel_manager.list_kernel_ids())
+        return {kernel: session for kernel, session in pairs if session}
+
+    def kernel_of(self, session: str | None) -> str | None:
+        """The kernel of this server that is this session, given by id or by name."""
+        if session is None:
+            return None
+        for kernel, identity in self.kernels().items():
+            if session in (identity, self.views.get(identity, {}).get("name")):
+                return kernel
+        return None
+
+    def shown(self, view: dict[str, Any]) -> dict[str, Any]:
+        """A session as the user interface gets it."""
+        labels = view.get("labels") or {}
+        return {**view, "kernel_id": self.kernel_of(view["id"]), "path": labels.get(PATH)}
+
+    def desk(self, kernel_id: str) -> Desk:
+        """Of one kernel."""
+        if kernel_id not in self.desks:
+            self.desks = {known: desk for known, desk in self.desks.items() if known in self.kernel_manager or desk.connections}
+            desk = self.desks[kernel_id] = Desk(kernel_id)
+            provisioner = self.provisioner(kernel_id)
+            desk.asleep = getattr(provisioner, "state", None) == "suspended"
+        return self.desks[kernel_id]
+
+    # What a kernel says of itself.
+
+    def note_kernel_info(self, kernel_id: str, info: dict[str, Any]) -> None:
+        """Kept with the session: it is needed when the kernel is suspended, and after a restart of the server."""
+        if info.get("status", "ok") != "ok" or "language_info" not in info:
+            return
+        desk = self.desk(kernel_id)
+        if desk.kernel_info == info or not self.is_session(kernel_id):
+            return
+        desk.kernel_info = info
+        session, label = self.session_id(kernel_id), desk.info_label()
+        if label and (self.views.get(session, {}).get("labels") or {}).get(KERNEL_INFO) != label:
+            self.spawn(self.patch(session, {"labels": {KERNEL_INFO: label}}))
+
+    def kernel_info(self, kernel_id: str) -> dict[str, Any]:
+        """What it would answer to a `kernel_info_request`."""
+        desk = self.desk(kernel_id)
+        if desk.kernel_info:
+            return desk.kernel_info
+        view = self.views.get(getattr(self.provisioner(kernel_id), "session_id", None) or "", {})
+        with contextlib.suppress(ValueError, TypeError):
+            desk.kernel_info = json.loads(view["labels"][KERNEL_INFO]) if KERNEL_INFO in (view.get("labels") or {}) else None
+        kernel = view.get("kernel") or {}
+        return desk.kernel_info or asleep.made_up_info(kernel.get("language"), kernel.get("kernel_name") or "kernel")
+
+    # Cells.
+
+    def cell_policy(self, kernel_id: str) -> tuple[bool, bool]:
+        """Whether snapshots are wanted before and after each cell."""
+        if not self.is_session(kernel_id):
+            return False, False
+        return self.policy.server.before_cell, self.policy.server.after_cell
+
+    async def cell_snapshot(self, kernel_id: str, reason: str, cell: dict[str, Any]) -> None:
+        """Takes one, unless nothing has run since the last. A failure is told once, and nobody waits for it."""
+        desk = self.desk(kernel_id)
+        async with desk.turn:
+            if desk.snapshot_at == desk.cells or desk.asleep or desk.swapping:
+                return
+            try:
+                path = target("sessions", self.session_id(kernel_id), "snapshot")
+                await self.daemon.post(path, {"reason": reason, "cell": cell})
+                desk.snapshot_at, desk.warned = desk.cells, False
+            except DaemonError as error:
+                if not desk.warned:
+                    desk.warned = True
+                    self.warn(kernel_id, error)
+
+    def wake(self, kernel_id: str) -> None:
+        """Resumes a suspended kernel, because a cell waits for it."""
+        desk = self.desk(kernel_id)
+        if desk.waking is None or desk.waking.done():
+            desk.waking = self.spawn(self.swaps.wake(kernel_id))
+
+    # Sessions, asked for.
+
+    async def get(self, session: str) -> dict[str, Any]:
+        """A session as it is now."""
+        view = await self.daemon.get(target("sessions", session))
+        self.keep(view)
+        return view
+
+    async def patch(self, session: str, change: dict[str, Any]) -> None:
+        """Changes labels and the like. What cannot be changed now will be when it changes again."""
+        try:
+            self.keep(await self.daemon.patch(target("sessions", session), change))
+        except DaemonError as error:
+            self.log.warning("infinijup: session %s was not changed: %s", session, error)
+
+    async def refresh_all(self) -> None:
+        """Everything anew; those that changed are told."""
+        version = await self.daemon.get("/v1/version")
+        self.version = version.get("version")
+        views = (await self.daemon.get("/v1/sessions"))["sessions"]
+        for gone in self.views.keys() - {view["id"] for view in views}:
+            self.removed(gone)
+        for view in views:
+            self.keep(view)
+        self.swaps.compare(views)
+
+    def refresh(self, session: str) -> None:
+        """One anew, soon. However often this is called, only one question is under way."""
+        if session in self._refreshing:
+            self._refreshing[session] = True
+            return
+        self._refreshing[session] = False
+        self.spawn(self._refresh(session))
+
+    async def _refresh(self, session: str) -> None:
+        try:
+            await self.get(session)
+        except DaemonAway:
+            pass
+        except DaemonError as error:
+            if error.status == 404:
+                self.removed(session)
+        finally:
+            if self._refreshing.pop(session, False):
+                self.refresh(session)
+
+    def keep(self, view: dict[str, Any]) -> None:
+        """Takes in how a session is, and tells if that is news."""
+        before = self.views.get(view["id"])
+        self.views[view["id"]] = view
+        kernel = self.kernel_of(view["id"])
+        if kernel:
+            provisioner = self.provisioner(kernel)
+            provisioner.observe(view)
+            provisioner.snapshot_before_restart = self.policy.server.before_restart
+            self.swaps.state_is(kernel, view["state"])
+            wanted = self.policy.for_session()
+            if wanted is not None and not self.policy.is_same(view.get("policy"), wanted) and (before is None or "policy" not in before):
+                self.spawn(self.patch(view["id"], {"policy": wanted}))
+        if before is None or _worth_telling(before) != _worth_telling(view):
+            self.news.tell({"type": "session", "kernel_id": kernel, "session": self.shown(view)})
+
+    def removed(self, session: str) -> None:
+        """A session is no more."""
+        if self.views.pop(session, None) is not None:
+            self.news.tell({"type": "session", "kernel_id": self.kernel_of(session), "session": None, "id": session})
+
+    # Telling.
+
+    def warn(self, kernel_id: str | None, error: DaemonError) -> None:
+        """Something did not work that nobody waits for."""
+        self.log.warning("infinijup: %s", error)
+        self.news.tell({"type": "warning", "kernel_id": kernel_id, "error": error.body})
+
+    def set_away(self, why: str | None) -> None:
+        """Whether the daemon can be reached."""
+        if (why is None) != (self.away is None):
+            self.news.tell({"type": "daemon", "away": why is not None, "why_not": why})
+        self.away = why
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Does something beside; what goes wrong with it is logged."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.log.error("infinijup: %s", error, exc_info=error)
+
+    async def close(self) -> None:
+        """Ends what it does beside."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.daemon.close()
+
+
+def _worth_telling(view: dict[str, Any]) -> dict[str, Any]:
+    """Without what changes all the time and what only this server reads."""
+    labels = {name: value for name, value in (view.get("labels") or {}).items() if name != KERNEL_INFO}
+    return {**view, "memory_bytes": None, "labels": labels}
+
+
+def moment(text: str | None) -> float:
+    """A time of the daemon's, in seconds since 1970; now, if there is none."""
+    if not text:
+        return datetime.now(timezone.utc).timestamp()
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    digits = re.sub(r"\D.*", "", fraction)
+    return datetime.fromisoformat(whole).replace(tzinfo=timezone.utc).timestamp() + float(f"0.{digits or 0}")

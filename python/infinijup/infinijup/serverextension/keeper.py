@@ -1,0 +1,186 @@
+"""Kernels outlive the server: what was there is there again, and what is renamed is found again.
+
+A session of the daemon carries in its labels which kernel of which notebook it is. When a server starts, before it answers anybody, each
+living session that belongs to its directory becomes a kernel again under its old id, and its Jupyter session comes back with the old id
+and path. An open page that reconnects finds everything as it was. When the server ends, kernels are let go, not ended.
+
+Jupyter tells nobody when a session is saved or renamed, nor lets a kernel manager be told how to cull; so these three methods of the
+running managers are wrapped.
+"""
+
+import logging
+import os
+from datetime import timedelta
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+from jupyter_server._tz import utcnow
+
+from infinijup.daemon import DaemonError, to_wire
+from infinijup.serverextension.hub import KERNEL_ID, KERNEL_NAME, PATH, Hub
+
+SESSION_ID, TYPE, NAME, ROOT = "jupyter.session_id", "jupyter.type", "jupyter.name", "jupyter.root"
+LIVING = ("running", "suspended", "starting")
+
+
+class Keeper:
+    """What keeps the kernels of one server."""
+
+    def __init__(self, hub: Hub, session_manager: Any, contents_manager: Any, root: str, log: logging.Logger):
+        self.hub, self.sessions, self.contents, self.log = hub, session_manager, contents_manager, log
+        self.kernels = hub.kernel_manager
+        # As the provisioner writes it.
+        self.root = os.path.abspath(os.path.expanduser(root))
+
+    # At the start.
+
+    async def adopt_all(self) -> int:
+        """Makes kernels of all living sessions that are ours. How many."""
+        try:
+            await self.hub.refresh_all()
+        except DaemonError as error:
+            self.hub.set_away(error.message)
+            self.log.warning("infinijup: notebooks have no history, because %s", error)
+            return 0
+        adopted = 0
+        for view in list(self.hub.views.values()):
+            if self.is_ours(view) and view["state"] in LIVING:
+                adopted += await self._adopt(view)
+        if adopted:
+            self.log.info("infinijup: %d kernels of an earlier server go on", adopted)
+        return adopted
+
+    def is_ours(self, view: dict[str, Any]) -> bool:
+        """Whether a session is a kernel of this server's directory."""
+        labels = view.get("labels") or {}
+        return bool(labels.get(KERNEL_ID)) and os.path.realpath(labels.get(ROOT) or "/") == os.path.realpath(self.root)
+
+    async def _adopt(self, view: dict[str, Any]) -> int:
+        labels = view["labels"]
+        kernel_id, path = labels[KERNEL_ID], labels.get(PATH)
+        if kernel_id in self.kernels:
+            return 0
+        try:
+            await self.start_kernel(kernel_id, labels.get(KERNEL_NAME) or "python3", path)
+            if path and labels.get(SESSION_ID):
+                await self.save_session(labels[SESSION_ID], path, labels.get(NAME), labels.get(TYPE), kernel_id)
+        except Exception as error:  # One kernel that cannot be adopted must not cost the others.
+            self.log.error("infinijup: session %s could not be made a kernel again: %s", view["name"], error, exc_info=error)
+            return 0
+        return 1
+
+    async def start_kernel(self, kernel_id: str, kernel_name: str, path: str | None) -> None:
+        """A kernel under this id: the provisioner finds its session by the label."""
+        more: dict[str, Any] = {}
+        if path:
+            more["path"] = await ensure_async(self.contents.get_kernel_path(path=path))
+            more["env"] = self.sessions.get_kernel_env(path)
+        await ensure_async(self.kernels.start_kernel(kernel_id=kernel_id, kernel_name=kernel_name, **more))
+        if kernel_id in self.kernels:
+            # Nobody has heard its `starting`, and it will not say it again.
+            kernel = self.kernels.get_kernel(kernel_id)
+            view = getattr(kernel.provisioner, "view", None) or {}
+            busy = ((view.get("activity") or {}).get("state")) == "busy"
+            kernel.execution_state = "busy" if busy else "idle"
+
+    async def save_session(self, session_id: str, path: str, name: str | None, kind: str | None, kernel_id: str) -> dict[str, Any]:
+        """A Jupyter session under this id."""
+        name = name if name is not None else os.path.basename(path)
+        return await self.sessions.save_session(session_id, path=path, name=name, type=kind or "notebook", kernel_id=kernel_id)
+
+    # While it runs.
+
+    def wrap(self) -> None:
+        """Follows what Jupyter does with sessions, and takes over culling."""
+        save, update, cull = self.sessions.save_session, self.sessions.update_session, self.kernels.cull_kernel_if_idle
+
+        async def save_session(session_id: str, *args: Any, **more: Any) -> Any:
+            model = await save(session_id, *args, **more)
+            self._follow(model)
+            return model
+
+        async def update_session(session_id: str, **changes: Any) -> Any:
+            answer = await update(session_id, **changes)
+            if changes:
+                self._follow(await self.sessions.get_session(session_id=session_id))
+            return answer
+
+        async def cull_kernel_if_idle(kernel_id: str) -> None:
+            if not await self._cull(kernel_id):
+                await cull(kernel_id)
+
+        self.sessions.save_session, self.sessions.update_session = save_session, update_session
+        self.kernels.cull_kernel_if_idle = cull_kernel_if_idle
+
+    def labels(self, model: dict[str, Any]) -> dict[str, str]:
+        """Of a Jupyter session."""
+        return {
+            SESSION_ID: model["id"],
+            PATH: model.get("path") or "",
+            NAME: model.get("name") or "",
+            TYPE: model.get("type") or "notebook",
+            ROOT: self.root,
+        }
+
+    def _follow(self, model: dict[str, Any] | None) -> None:
+        kernel_id = ((model or {}).get("kernel") or {}).get("id")
+        if not kernel_id or not self.hub.is_session(kernel_id):
+            return
+        session, labels = self.hub.session_id(kernel_id), self.labels(model)
+        has = (self.hub.views.get(session) or {}).get("labels") or {}
+        change: dict[str, Any] = {"labels": {**labels, KERNEL_ID: kernel_id}}
+        if document := self.document(model.get("path") or "", labels[TYPE]):
+            change["notebook"] = to_wire(document)
+        if any(has.get(name) != value for name, value in change["labels"].items()):
+            self.hub.spawn(self.hub.patch(session, change))
+
+    def document(self, path: str, kind: str = "notebook") -> str | None:
+        """The file that goes with each snapshot; None for a contents manager without files."""
+        if kind != "notebook" or not hasattr(self.contents, "_get_os_path"):
+            return None
+        full = self.contents._get_os_path(path)
+        return full if os.path.isfile(full) else None
+
+    async def _cull(self, kernel_id: str) -> bool:
+        """Suspends what Jupyter would end. True if it is not Jupyter's business."""
+        if kernel_id not in self.kernels or not self.hub.is_session(kernel_id) or self.hub.policy.server.cull != "suspend":
+            return False
+        if self.hub.desk(kernel_id).asleep or self.hub.desk(kernel_id).swapping:
+            return True
+        kernel = self.kernels.get_kernel(kernel_id)
+        if getattr(kernel, "execution_state", None) == "dead" or not hasattr(kernel, "last_activity"):
+            return False
+        # As MappingKernelManager.cull_kernel_if_idle decides it.
+        limit = kernel.kernel_spec.metadata.get("cull_idle_timeout", self.kernels.cull_idle_timeout)
+        idle = utcnow() - kernel.last_activity > timedelta(seconds=limit)
+        rests = self.kernels.cull_busy or kernel.execution_state != "busy"
+        alone = self.kernels.cull_connected or not self.kernels._kernel_connections.get(kernel_id, 0)
+        if idle and rests and alone:
+            self.log.warning("infinijup: suspending idle kernel %s (%s)", kernel.kernel_name, kernel_id)
+            try:
+                await self.hub.swaps.operate(kernel_id, "suspend", {})
+            except DaemonError as error:
+                self.hub.warn(kernel_id, error)
+        return True
+
+    # At the end.
+
+    async def let_go(self, how: str) -> None:
+        """`keep`: kernels run on. `suspend`: they are put to sleep. `stop`: Jupyter ends them, as it does."""
+        if how == "stop":
+            return
+        for kernel_id in list(self.hub.kernels()):
+            if how == "suspend" and not self.hub.desk(kernel_id).asleep:
+                try:
+                    await self.hub.swaps.operate(kernel_id, "suspend", {})
+                except DaemonError as error:
+                    self.log.warning("infinijup: kernel %s runs on: %s", kernel_id, error)
+            await self._detach(kernel_id)
+
+    async def _detach(self, kernel_id: str) -> None:
+        kernel = self.kernels.get_kernel(kernel_id)
+        kernel.stop_restarter()
+        self.kernels.stop_watching_activity(kernel_id)
+        self.kernels.stop_buffering(kernel_id)
+        await ensure_async(kernel.provisioner.detach())
+        self.kernels.remove_kernel(kernel_id)

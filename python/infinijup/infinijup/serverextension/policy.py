@@ -1,0 +1,98 @@
+"""The user's settings: what is done by itself, and when.
+
+Part of it is the daemon's business and is written into each session, so that it also holds while no server runs; the rest is done by
+this server. The user interface puts the settings here; they are kept in a file, for kernels that are started before it does so again.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from infinijup.serverextension import refusal
+
+_SECONDS = ("snapshot_every_s", "snapshot_after_idle_s", "suspend_after_idle_s")
+_FLAGS = ("suspend_only_gpu", "before_cell", "after_cell", "before_restart")
+_KEEP = ("last", "hourly", "daily")
+_OF_SESSIONS = (*_SECONDS, "suspend_only_gpu", "keep")
+
+
+@dataclass(frozen=True)
+class ServerPolicy:
+    """All settings. Nothing happens by itself unless it is asked for."""
+
+    snapshot_every_s: int | None = None
+    snapshot_after_idle_s: int | None = None
+    suspend_after_idle_s: int | None = None
+    suspend_only_gpu: bool = True
+    keep: dict[str, int] | None = None
+    before_cell: bool = False
+    after_cell: bool = False
+    before_restart: bool = False
+    cull: str = "suspend"
+
+    @classmethod
+    def of(cls, given: Any) -> "ServerPolicy":
+        """Of JSON; refuses what makes no sense. Fields that are not known are skipped."""
+        if not isinstance(given, Mapping):
+            raise refusal.bad_request("`policy` must be an object")
+        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
+        for name in _SECONDS:
+            if known.get(name) == 0:
+                known[name] = None
+            if not _is_count(known.get(name)) and known.get(name) is not None:
+                raise refusal.bad_request(f"`{name}` must be a number of seconds, or null for never")
+        for name in _FLAGS:
+            if not isinstance(known.get(name, False), bool):
+                raise refusal.bad_request(f"`{name}` must be true or false")
+        if known.get("cull", "suspend") not in ("suspend", "shutdown"):
+            raise refusal.bad_request("`cull` must be `suspend` or `shutdown`")
+        keep = known.get("keep")
+        if keep is not None:
+            if not isinstance(keep, Mapping) or not all(_is_count(keep.get(name, 0)) for name in _KEEP):
+                raise refusal.bad_request("`keep` must have the counts `last`, `hourly` and `daily`")
+            known["keep"] = {name: keep.get(name, 0) for name in _KEEP}
+        return cls(**known)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+class PolicyKeeper:
+    """The settings of this server."""
+
+    def __init__(self, file: Path, log: logging.Logger):
+        self.file, self.log = file, log
+        self.server = ServerPolicy()
+        self.was_set = False
+        try:
+            self.server = ServerPolicy.of(json.loads(file.read_text()))
+            self.was_set = True
+        except FileNotFoundError:
+            pass
+        except Exception as error:  # A file that somebody edited must not keep the server from starting.
+            log.warning("infinijup: %s is not understood and not used: %s", file, error)
+
+    def set(self, policy: ServerPolicy) -> None:
+        """From now on, and after a restart."""
+        self.server, self.was_set = policy, True
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft = self.file.with_suffix(".new")
+            draft.write_text(json.dumps(asdict(policy), indent=1) + "\n")
+            os.replace(draft, self.file)
+        except OSError as error:
+            self.log.warning("infinijup: the settings hold until the server ends; they cannot be kept: %s", error)
+
+    def for_session(self) -> dict[str, Any] | None:
+        """What the daemon does; None if nobody has set anything, so that sessions stay as they are."""
+        return {name: getattr(self.server, name) for name in _OF_SESSIONS} if self.was_set else None
+
+    @staticmethod
+    def is_same(has: dict[str, Any] | None, wants: dict[str, Any]) -> bool:
+        """Whether a session has these settings already."""
+        return all((has or {}).get(name) == value for name, value in wants.items())

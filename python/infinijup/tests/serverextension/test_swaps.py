@@ -1,0 +1,226 @@
+"""The exchange of a kernel's process under an open page."""
+
+import asyncio
+import json
+
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_a_kernel_is_a_session_and_answers(notebook, page, rest, daemon):
+    model = await notebook()
+    kernel = model["kernel"]["id"]
+    assert (await (await page(kernel)).run("print(6 * 7)")).text == "42\n"
+    status, answer = await rest("GET", f"kernels/{kernel}")
+    assert status == 200 and answer["why_not"] is None
+    assert answer["session"]["labels"]["jupyter.kernel_id"] == kernel
+    assert answer["path"] == "a.ipynb"
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_what_is_sent_during_a_swap_is_held_and_answered(notebook, page, rest, daemon, legacy):
+    kernel = (await notebook())["kernel"]["id"]
+    first, second = await page(kernel, legacy=legacy), await page(kernel)
+    await first.run("x = 1")
+    await second.run("y = 1")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel, "message": "m"})
+    daemon.slow = 0.3
+    restoring = asyncio.ensure_future(rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]}))
+    await asyncio.sleep(0.1)
+    answers = [first.execute("print('a')"), second.execute("print('b')")]
+    assert (await restoring)[0] == 200
+    for answer, text in zip(answers, "ab", strict=True):
+        await asyncio.wait_for(answer.done.wait(), 20)
+        assert (answer.status, answer.text) == ("ok", f"{text}\n")
+    # It is another process.
+    assert (await first.run("print('x' in globals())")).text == "False\n"
+
+
+async def test_what_was_cut_off_is_aborted(notebook, page, rest, daemon, until):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("import time")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+    running = opened.execute("print('begun', flush=True)\ntime.sleep(60)")
+    queued = opened.execute("1")
+    await until("the cell runs", lambda: running.text)
+    await rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]})
+    for answer in (running, queued):
+        await asyncio.wait_for(answer.done.wait(), 10)
+        assert answer.status == "aborted"
+    assert opened.status == "idle"
+    assert (await opened.run("print(1)")).text == "1\n"
+
+
+async def test_a_question_to_the_user_is_void_after_a_swap(notebook, page, rest):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+    asking = opened.execute("input('name? ')")
+    await asyncio.wait_for(opened.questions.get(), 10)
+    await rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]})
+    await asyncio.wait_for(asking.done.wait(), 10)
+    assert asking.status == "aborted"
+    assert (await opened.run("print(2)")).text == "2\n"
+
+
+async def test_a_suspended_kernel_looks_idle_and_a_cell_wakes_it(notebook, page, rest, daemon):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    info = opened.send("kernel_info_request", {})
+    await asyncio.wait_for(info.done.wait(), 10)
+    assert (await rest("POST", "suspend", {"kernel_id": kernel}))[0] == 200
+    asked = [opened.send("kernel_info_request", {}), opened.send("complete_request", {"code": "a", "cursor_pos": 1})]
+    asked.append(opened.send("execute_request", {"code": "1", "silent": True}))
+    for answer in asked:
+        await asyncio.wait_for(answer.done.wait(), 5)
+    assert asked[0].reply["language_info"] == info.reply["language_info"]
+    assert [answer.status for answer in asked[1:]] == ["aborted", "aborted"]
+    session = next(iter(daemon.sessions.values()))
+    assert session["state"] == "suspended"
+    # A page that is opened now works at once.
+    second = await asyncio.wait_for(page(kernel), 5)
+    assert (await second.run("print('awake')")).text == "awake\n"
+    assert (await opened.run("print('here too')")).text == "here too\n"
+    assert session["state"] == "running"
+
+
+async def test_a_kernel_that_cannot_be_woken_says_why(notebook, page, rest, daemon):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    await rest("POST", "suspend", {"kernel_id": kernel})
+    body = {"code": "IJ-G021", "message": "there is no room on the GPU", "hint": "suspend another kernel", "causes": [], "exit": 1}
+    daemon.refuse["POST .*/resume"] = (409, body)
+    answer = await opened.run("print(1)")
+    assert answer.status == "error" and "suspend another kernel" in answer.reply["evalue"]
+    daemon.refuse.clear()
+    assert (await opened.run("print(1)")).text == "1\n"
+
+
+async def test_a_swap_that_somebody_else_began_is_seen(notebook, page, daemon, extension, until):
+    model = await notebook()
+    kernel = model["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("import time")
+    session = extension.hub.session_id(kernel)
+    taken = await extension.hub.daemon.post(f"/v1/sessions/{session}/snapshot", {})
+    running = opened.execute("print('begun', flush=True)\ntime.sleep(60)")
+    await until("the cell runs", lambda: running.text)
+    await extension.hub.daemon.post(f"/v1/sessions/{session}/rollback", {"to": taken["commit"]})
+    await asyncio.wait_for(running.done.wait(), 10)
+    assert running.status == "aborted"
+    assert (await opened.run("print(3)")).text == "3\n"
+
+
+async def test_a_refused_restore_changes_nothing(notebook, page, rest, daemon, until):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    running = opened.execute("import time\nprint('begun', flush=True)\ntime.sleep(1)\nprint('ended')")
+    await until("the cell runs", lambda: running.text)
+    status, answer = await rest("POST", "restore", {"kernel_id": kernel, "to": "0" * 64})
+    assert (status, answer["code"]) == (404, "IJ-L010")
+    await asyncio.wait_for(running.done.wait(), 10)
+    assert (running.status, running.text) == ("ok", "begun\nended\n")
+
+
+async def test_a_page_that_is_reloaded_in_the_middle(notebook, page, rest, daemon):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+    daemon.slow = 1.0
+    restoring = asyncio.ensure_future(rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]}))
+    await asyncio.sleep(0.2)
+    opened.close()
+    reloaded = await asyncio.wait_for(page(kernel), 5)
+    assert (await reloaded.run("print('again')")).text == "again\n"
+    await restoring
+
+
+async def test_many_swaps_lose_no_answer(notebook, page, rest):
+    kernel = (await notebook())["kernel"]["id"]
+    pages = [await page(kernel), await page(kernel)]
+    for opened in pages:
+        await opened.run("1")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+    answers, over = [], asyncio.Event()
+
+    async def submit(opened):
+        while not over.is_set():
+            answer = opened.execute(f"print({len(answers)})")
+            answers.append((answer, f"{len(answers)}\n"))
+            await asyncio.wait_for(answer.done.wait(), 30)
+
+    workers = [asyncio.ensure_future(submit(opened)) for opened in pages]
+    for _ in range(8):
+        assert (await rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]}))[0] == 200
+    over.set()
+    await asyncio.gather(*workers)
+    assert all(answer.status in ("ok", "aborted") for answer, _ in answers)
+    assert all(answer.text == text for answer, text in answers if answer.status == "ok")
+
+
+async def test_the_daemon_goes_in_the_middle(notebook, page, rest, daemon, extension, until):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    await daemon.stop()
+    status, answer = await rest("POST", "snapshot", {"kernel_id": kernel})
+    assert (status, answer["code"]) == (503, "daemon-away")
+    # Kernels do not need it.
+    assert (await opened.run("print(4)")).text == "4\n"
+    await until("it is noticed", lambda: extension.hub.away)
+    await daemon.start()
+    await until("it is back", lambda: extension.hub.away is None)
+    assert (await rest("POST", "snapshot", {"kernel_id": kernel}))[0] == 200
+
+
+async def test_snapshots_before_and_after_each_cell(notebook, page, rest, daemon):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("n = 0")
+    await rest("PUT", "policy", {"policy": {"before_cell": True, "after_cell": True}})
+    answers = [opened.execute(f"n += 1; print(n)  # {number}", cell=f"c{number}") for number in range(3)]
+    for answer in answers:
+        await asyncio.wait_for(answer.done.wait(), 20)
+    assert [answer.text for answer in answers] == ["1\n", "2\n", "3\n"]
+    await opened.run("print(n)")
+    taken = [(commit["reason"], commit["cell"]["id"]) for commit in daemon.commits.values()]
+    # What is after one cell is before the next.
+    assert taken[:4] == [("before-cell", "c0"), ("after-cell", "c0"), ("after-cell", "c1"), ("after-cell", "c2")]
+
+
+async def test_cells_behind_a_failed_one_are_not_run(notebook, page, rest):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("ran = False")
+    await rest("PUT", "policy", {"policy": {"before_cell": True}})
+    failing, behind = opened.execute("1 / 0"), opened.execute("ran = True")
+    await asyncio.wait_for(behind.done.wait(), 20)
+    assert (failing.status, behind.status) == ("error", "aborted")
+    assert (await opened.run("print(ran)")).text == "False\n"
+
+
+async def test_a_failed_snapshot_stops_no_cell_and_is_told_once(notebook, page, rest, daemon):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await rest("PUT", "policy", {"policy": {"before_cell": True}})
+    daemon.refuse["POST .*/snapshot"] = (500, {"code": "IJ-X", "message": "no", "causes": [], "hint": None, "exit": 1})
+    for number in range(3):
+        assert (await opened.run(f"print({number})")).text == f"{number}\n"
+    _, news = await rest("GET", "events", since=0)
+    assert [event["error"]["code"] for event in news["events"] if event["type"] == "warning"] == ["IJ-X"]
+
+
+async def test_a_restart_by_jupyter_keeps_the_session(notebook, page, jp_fetch, daemon, extension):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("x = 1")
+    before = extension.hub.session_id(kernel)
+    await jp_fetch("api", "kernels", kernel, "restart", method="POST", body=json.dumps({}), request_timeout=60)
+    assert extension.hub.session_id(kernel) == before and len(daemon.sessions) == 1
+    assert (await opened.run("print('x' in globals())")).text == "False\n"
