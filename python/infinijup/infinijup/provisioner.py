@@ -127,7 +127,7 @@ class InfinijupProvisioner(LocalProvisioner):
         self.connection_info = read_connection(from_wire(view["kernel"]["connection_file"]))
         self.ip = self.connection_info["ip"]
 
-    def observe(self, view: dict[str, Any]) -> None:
+    def notice(self, view: dict[str, Any]) -> None:
         """Takes note of how the session is now."""
         self.view = view
 
@@ -238,7 +238,7 @@ class InfinijupProvisioner(LocalProvisioner):
             return 1
         if self.swapping:
             return None
-        self.observe(view)
+        self.notice(view)
         if view["state"] in ("ended", "failed") and view.get("operation") not in SWAPS:
             return 1 if view.get("exit") is None else view["exit"]
         return None
@@ -296,7 +296,7 @@ class InfinijupProvisioner(LocalProvisioner):
             self._live = False
             return
         try:
-            self.observe(await self.daemon.post(target("sessions", self.session_id, "stop"), {"grace_ms": int(grace * 1000)}))
+            self.notice(await self.daemon.post(target("sessions", self.session_id, "stop"), {"grace_ms": int(grace * 1000)}))
         except DaemonError as error:
             self.log.warning("Kernel %s was not stopped: %s", self.kernel_id, error)
 

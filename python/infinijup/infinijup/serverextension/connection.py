@@ -272,6 +272,8 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             self.emit("iopub", "status", {"execution_state": "busy"}, request.header)
         await self._probe(generation, limit, renew=True)
         if generation == self.generation and self.channels and not self.desk.swapping:
+            # The kernel says it only when it changes, and a new one says `starting`.
+            self._send_status_message("busy" if self.desk.cells_open() else "idle")
             self.settled = True
             self._release()
 

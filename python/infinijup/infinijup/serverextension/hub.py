@@ -196,7 +196,7 @@ class Hub:
         kernel = self.kernel_of(view["id"])
         if kernel:
             provisioner = self.provisioner(kernel)
-            provisioner.observe(view)
+            provisioner.notice(view)
             provisioner.snapshot_before_restart = self.policy.server.before_restart
             self.swaps.state_is(kernel, view["state"])
             wanted = self.policy.for_session()
