@@ -222,6 +222,9 @@ export class EventStream implements IDisposable {
           for (const event of answer.events) {
             this._event.emit(event);
           }
+          if (answer.missed) {
+            this._resync.emit();
+          }
         },
         () => {
           this._next = null;

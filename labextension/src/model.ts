@@ -15,6 +15,7 @@ import type { EventStream } from './events';
 import { withCommit, withSession } from './family';
 import type {
   CommitView,
+  ErrorBody,
   HistoryAnswer,
   JobNews,
   RunningCell,
@@ -55,6 +56,12 @@ export interface IRestored {
   runningCell: RunningCell | null;
 }
 
+/** Something went wrong that nobody had asked for just now. */
+export interface IWarning {
+  kernelId: string | null;
+  error: ErrorBody;
+}
+
 /** The model. */
 export class Model implements IDisposable {
   constructor(
@@ -82,6 +89,11 @@ export class Model implements IDisposable {
   /** A session changed, of whatever kernel or of none. */
   get sessionsChanged(): ISignal<this, void> {
     return this._sessionsChanged;
+  }
+
+  /** Something that happens by itself went wrong: an automatic snapshot, say. */
+  get warned(): ISignal<this, IWarning> {
+    return this._warned;
   }
 
   /** The daemon went or came back. */
@@ -226,6 +238,9 @@ export class Model implements IDisposable {
       case 'daemon':
         this._setAway(event.away);
         break;
+      case 'warning':
+        this._warned.emit({ kernelId: event.kernel_id, error: event.error });
+        break;
       default:
         break; // hello, and what a newer server says
     }
@@ -301,6 +316,7 @@ export class Model implements IDisposable {
   private readonly _loading = new Map<string, Promise<void>>();
   private readonly _changed = new Signal<this, string>(this);
   private readonly _jobChanged = new Signal<this, IJobChange>(this);
+  private readonly _warned = new Signal<this, IWarning>(this);
   private readonly _restored = new Signal<this, IRestored>(this);
   private readonly _sessionsChanged = new Signal<this, void>(this);
   private readonly _awayChanged = new Signal<this, boolean>(this);

@@ -323,7 +323,13 @@ export type StreamEvent =
       running_cell: RunningCell | null;
     }
   | { type: 'resumed'; kernel_id: string }
-  | { type: 'daemon'; away: boolean };
+  | { type: 'daemon'; away: boolean }
+  | { type: 'warning'; kernel_id: string | null; error: ErrorBody };
 
 /** The answer of `GET events?since=N`. */
-export type EventsAnswer = { events: StreamEvent[]; next: number };
+export type EventsAnswer = {
+  events: StreamEvent[];
+  next: number;
+  /** Whether events are gone that nobody has heard of. */
+  missed?: boolean;
+};

@@ -1,0 +1,346 @@
+/**
+ * Bringing a kernel back, with its notebook or alone.
+ *
+ * The daemon takes an automatic snapshot of now before it overwrites anything, so a restore can always be undone; the
+ * question beforehand says what goes away all the same. A restore that somebody else did (another tab, the magic, the
+ * command line) reaches this page as an event: the page then only lets a running cell go on and offers to put the
+ * notebook back, as it cannot know whether that is wanted.
+ */
+import { Notification } from '@jupyterlab/apputils';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { ReadonlyJSONObject } from '@lumino/coreutils';
+import { JSONExt } from '@lumino/coreutils';
+import type { ApiError } from '../api';
+import { cellChanges, outputsOf } from '../changes';
+import type { RestoreMode } from '../dialogs';
+import { askForce, askRestore } from '../dialogs';
+import { contentOf, keep, putBack } from '../document';
+import { cut, nameOf } from '../format';
+import type { IRestored, Model } from '../model';
+import { asApiError } from '../model';
+import type { ITarget } from '../notebooks';
+import { follow, showError } from '../notify';
+import { Rejoined } from '../rejoin';
+import type { CommitView, RollbackOutcome } from '../wire';
+import type { IDeps } from './deps';
+
+/** How long the event that names the running cell may come after the answer, in milliseconds. */
+const EVENT_LATER = 1500;
+
+/** Restores, and follows those of others. */
+export class Restorer {
+  constructor(private readonly _deps: IDeps) {
+    _deps.model.restored.connect(this._onRestored, this);
+  }
+
+  /** Brings a kernel back to a snapshot. Without `mode` it asks. */
+  async restore(
+    target: ITarget,
+    commit: CommitView,
+    mode?: RestoreMode
+  ): Promise<RollbackOutcome | null> {
+    const { trans } = this._deps;
+    const { panel } = target;
+    let content: ReadonlyJSONObject | null = null;
+    try {
+      content = panel ? await this._notebookOf(commit) : null;
+    } catch (error) {
+      showError(trans, asApiError(error));
+      return null;
+    }
+    const chosen =
+      mode ??
+      (await askRestore(trans, {
+        commit,
+        changes:
+          panel && content ? cellChanges(contentOf(panel), content) : null,
+        busy: target.state.session?.activity?.state === 'busy'
+      }));
+    if (!chosen) {
+      return null;
+    }
+    return this._restore(
+      target,
+      commit,
+      chosen === 'both' ? content : null,
+      chosen,
+      false
+    );
+  }
+
+  private async _restore(
+    target: ITarget,
+    commit: CommitView,
+    content: ReadonlyJSONObject | null,
+    mode: RestoreMode,
+    force: boolean
+  ): Promise<RollbackOutcome | null> {
+    const { model, trans } = this._deps;
+    const { kernelId, panel } = target;
+    const wait = this._expect(kernelId);
+    let changed: ApiError | null = null;
+    const outcome = await follow(model, trans, {
+      kernelId,
+      kinds: ['rollback', 'resume'],
+      begin: trans.__('Restoring %1', cut(nameOf(commit), 60)),
+      work: async () => {
+        const answer = await model.api.restore({
+          kernel_id: kernelId,
+          to: commit.id,
+          ...(force ? { force } : {}),
+          ...(panel ? { notebook: contentOf(panel) } : {})
+        });
+        if (panel && !panel.isDisposed) {
+          await this._document(panel, content);
+        }
+        return answer;
+      },
+      end: answer => ({
+        message: this._said(commit, answer, !!content),
+        type: answer.warnings?.length ? 'warning' : 'success',
+        actions: answer.automatic
+          ? [this._undo(target, answer.automatic, mode)]
+          : []
+      }),
+      handled: error => {
+        if (error.status === 409 && error.files.length > 0 && !force) {
+          changed = error;
+        }
+        return !!changed;
+      }
+    });
+    const others = changed as ApiError | null;
+    if (others) {
+      wait.give();
+      return (await askForce(trans, others.files))
+        ? this._restore(target, commit, content, mode, true)
+        : null;
+    }
+    if (outcome) {
+      void wait.event(EVENT_LATER).then(event => {
+        if (event && panel && !panel.isDisposed) {
+          void this._goOn(panel, event);
+        }
+      });
+    } else {
+      wait.give();
+    }
+    return outcome;
+  }
+
+  /** Puts the notebook back or keeps it, whatever happened to the file. */
+  private async _document(
+    panel: NotebookPanel,
+    content: ReadonlyJSONObject | null
+  ): Promise<void> {
+    const { contents } = this._deps.app.serviceManager;
+    if (!content || JSONExt.deepEqual(content, contentOf(panel))) {
+      await keep(panel, contents);
+      return;
+    }
+    const active = panel.content.activeCell?.model.id;
+    await putBack(panel, contents, content);
+    const at = panel.content.widgets.findIndex(
+      cell => cell.model.id === active
+    );
+    if (at >= 0) {
+      panel.content.activeCellIndex = at;
+    }
+  }
+
+  private _said(
+    commit: CommitView,
+    outcome: RollbackOutcome,
+    both: boolean
+  ): string {
+    const { trans } = this._deps;
+    const name = cut(nameOf(commit), 60);
+    const line = both
+      ? trans.__('Kernel and notebook are back at %1.', name)
+      : trans.__('The kernel is back at %1.', name);
+    return [line, ...(outcome.warnings ?? [])].join(' ');
+  }
+
+  private _undo(
+    target: ITarget,
+    automatic: string,
+    mode: RestoreMode
+  ): Notification.IAction {
+    const { trans } = this._deps;
+    return {
+      label: trans.__('Undo'),
+      caption: trans.__('Go back to how it was before this restore'),
+      displayType: 'accent',
+      callback: () =>
+        void this.byId(automatic).then(commit =>
+          this.restore(target, commit, mode)
+        )
+    };
+  }
+
+  /** A commit by its id, whether a history that is kept has it or not. */
+  async byId(id: string): Promise<CommitView> {
+    return (
+      this._deps.model.commit(id) ?? {
+        id,
+        parents: [],
+        thread: '',
+        tags: [],
+        time: new Date().toISOString(),
+        reason: '',
+        message: '',
+        bytes: 0,
+        has_notebook: true
+      }
+    );
+  }
+
+  private async _notebookOf(
+    commit: CommitView
+  ): Promise<ReadonlyJSONObject | null> {
+    if (commit.has_notebook === false) {
+      return null;
+    }
+    try {
+      return await this._deps.model.api.notebook(commit.id);
+    } catch (error) {
+      if (asApiError(error).status === 404) {
+        return null;
+      }
+      throw error;
+    }
+  }
+
+  /** From now on, the restore of this kernel is this page's own. */
+  private _expect(kernelId: string): Expected {
+    const expected = new Expected(this._deps.model, kernelId, () =>
+      this._own.delete(kernelId)
+    );
+    this._own.set(kernelId, expected);
+    return expected;
+  }
+
+  private _onRestored(_: Model, event: IRestored): void {
+    const { notebooks, trans } = this._deps;
+    const panel = notebooks.find(event.kernelId);
+    if (!panel) {
+      return;
+    }
+    const kernel = panel.sessionContext.session?.kernel;
+    this._rejoined.get(event.kernelId)?.dispose();
+    this._rejoined.delete(event.kernelId);
+    if (event.runningCell && kernel) {
+      this._rejoined.set(
+        event.kernelId,
+        new Rejoined(kernel, event.runningCell)
+      );
+    }
+    if (this._own.has(event.kernelId)) {
+      return; // `_restore` goes on with it once the document is in place
+    }
+    void this._goOn(panel, event);
+    const name = cut(
+      nameOf(this._deps.model.commit(event.commit) ?? event.commit),
+      60
+    );
+    Notification.info(trans.__('The kernel was brought back to %1.', name), {
+      autoClose: event.notebook ? false : 8000,
+      actions: event.notebook
+        ? [
+            {
+              label: trans.__('Put the notebook back too'),
+              caption: trans.__(
+                'Replace the cells of this page by those of the snapshot'
+              ),
+              displayType: 'accent',
+              callback: () => void this._putBackToo(panel, event)
+            }
+          ]
+        : []
+    });
+  }
+
+  private async _putBackToo(
+    panel: NotebookPanel,
+    event: IRestored
+  ): Promise<void> {
+    try {
+      const content = await this._deps.model.api.notebook(event.commit);
+      if (!panel.isDisposed) {
+        await this._document(panel, content);
+      }
+    } catch (error) {
+      showError(this._deps.trans, asApiError(error));
+    }
+  }
+
+  /** Lets the cell that the kernel goes on with go on in the page. */
+  private async _goOn(panel: NotebookPanel, event: IRestored): Promise<void> {
+    const rejoined = this._rejoined.get(event.kernelId);
+    if (!rejoined) {
+      return;
+    }
+    let outputs: unknown[] | null = null;
+    const cellId = rejoined.running.cell_id;
+    if (cellId && event.notebook) {
+      try {
+        const content = await this._deps.model.api.notebook(event.commit);
+        outputs = outputsOf(content, cellId);
+      } catch {
+        // Then what the cell shows stays, and some of it comes again.
+      }
+    }
+    if (panel.isDisposed || rejoined.isDisposed) {
+      return;
+    }
+    if (!rejoined.attach(panel, outputs)) {
+      Notification.info(
+        this._deps.trans.__(
+          'The kernel goes on with a cell that is not in this notebook; its output cannot be shown.'
+        ),
+        { autoClose: 8000 }
+      );
+    }
+  }
+
+  private readonly _own = new Map<string, Expected>();
+  private readonly _rejoined = new Map<string, Rejoined>();
+}
+
+/** The event of a restore that this page asked for. */
+class Expected {
+  constructor(
+    private readonly _model: Model,
+    private readonly _kernelId: string,
+    private readonly _end: () => void
+  ) {
+    _model.restored.connect(this._on, this);
+    this._came = new Promise(resolve => {
+      this._resolve = resolve;
+    });
+  }
+
+  /** The event; `null` if it does not come in time. */
+  async event(ms: number): Promise<IRestored | null> {
+    const timer = setTimeout(() => this._resolve(null), ms);
+    const event = await this._came;
+    clearTimeout(timer);
+    this.give();
+    return event;
+  }
+
+  /** Does not wait any longer. */
+  give(): void {
+    this._model.restored.disconnect(this._on, this);
+    this._end();
+  }
+
+  private _on(_: Model, event: IRestored): void {
+    if (event.kernelId === this._kernelId) {
+      this._resolve(event);
+    }
+  }
+
+  private readonly _came: Promise<IRestored | null>;
+  private _resolve: (event: IRestored | null) => void = () => undefined;
+}

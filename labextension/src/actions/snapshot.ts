@@ -1,0 +1,174 @@
+/** Taking snapshots, naming them, deleting them. */
+import type { Notification } from '@jupyterlab/apputils';
+import { askDelete, askText } from '../dialogs';
+import { contentOf, saveIfDirty } from '../document';
+import { bytes, micros, shortId } from '../format';
+import { asApiError } from '../model';
+import type { ITarget } from '../notebooks';
+import { follow, showError } from '../notify';
+import { CommandIDs } from '../tokens';
+import type { SnapshotOutcome } from '../wire';
+import type { IDeps } from './deps';
+
+/** Takes a snapshot of a kernel and its notebook. */
+export async function snapshot(
+  deps: IDeps,
+  { kernelId, panel }: ITarget,
+  options: { label?: string; message?: string; tag?: string } = {}
+): Promise<SnapshotOutcome | null> {
+  const { model, trans } = deps;
+  if (panel) {
+    await saveIfDirty(panel);
+  }
+  return follow(model, trans, {
+    kernelId,
+    kinds: ['snapshot'],
+    begin: trans.__('Taking a snapshot'),
+    work: () =>
+      model.api.snapshot({
+        kernel_id: kernelId,
+        ...options,
+        ...(panel
+          ? { notebook: contentOf(panel), cell: deps.lastCells.of(panel) }
+          : {})
+      }),
+    end: outcome => ({
+      message: taken(deps, outcome, options.label),
+      type: outcome.warnings.length > 0 ? 'warning' : 'success',
+      actions: afterwards(deps, kernelId, outcome.commit)
+    })
+  });
+}
+
+/** `Snapshot 3f2a taken: 12 MB new, kernel paused 80 ms.` */
+function taken(
+  { trans }: IDeps,
+  outcome: SnapshotOutcome,
+  label?: string
+): string {
+  const id = label || shortId(outcome.commit);
+  const size = bytes(outcome.new_bytes);
+  const pause = micros(outcome.frozen_us);
+  const line = outcome.gpu_paused_us
+    ? trans.__(
+        'Snapshot %1 taken: %2 new, kernel paused %3, GPU %4.',
+        id,
+        size,
+        pause,
+        micros(outcome.gpu_paused_us)
+      )
+    : trans.__('Snapshot %1 taken: %2 new, kernel paused %3.', id, size, pause);
+  return [line, ...outcome.warnings].join(' ');
+}
+
+function afterwards(
+  { app, trans }: IDeps,
+  kernelId: string,
+  commit: string
+): Notification.IAction[] {
+  const run = (command: string) =>
+    void app.commands.execute(command, { kernel_id: kernelId, commit });
+  return [
+    {
+      label: trans.__('Tag…'),
+      caption: trans.__('Give this snapshot a name that leads to it'),
+      displayType: 'link',
+      callback: () => run(CommandIDs.tag)
+    },
+    {
+      label: trans.__('Restore'),
+      caption: trans.__('Bring the kernel back to this snapshot'),
+      displayType: 'link',
+      callback: () => run(CommandIDs.restore)
+    }
+  ];
+}
+
+/** Asks for a label, then takes a snapshot with it. */
+export async function snapshotLabelled(
+  deps: IDeps,
+  target: ITarget
+): Promise<SnapshotOutcome | null> {
+  const { trans } = deps;
+  const label = await askText(
+    trans,
+    'label',
+    trans.__('Snapshot with a label'),
+    trans.__('Label'),
+    trans.__('Take Snapshot')
+  );
+  return label ? snapshot(deps, target, { label }) : null;
+}
+
+/** Gives a snapshot a tag. */
+export async function tag(
+  { model, trans }: IDeps,
+  commit: string,
+  given?: string
+): Promise<void> {
+  const name =
+    given ??
+    (await askText(
+      trans,
+      'tag',
+      trans.__('Tag snapshot %1', shortId(commit)),
+      trans.__('Tag'),
+      trans.__('Tag'),
+      trans.__('Tagged snapshots are kept until you delete them.')
+    ));
+  if (name) {
+    await model.api
+      .tag(commit, name)
+      .catch(error => showError(trans, asApiError(error)));
+  }
+}
+
+/** Takes a tag away; the snapshot stays. */
+export async function untag(
+  { model, trans }: IDeps,
+  name: string
+): Promise<void> {
+  await model.api
+    .untag(name)
+    .catch(error => showError(trans, asApiError(error)));
+}
+
+/** Deletes snapshots after a question. */
+export async function remove(
+  { model, trans }: IDeps,
+  kernelId: string,
+  ids: string[]
+): Promise<void> {
+  const commits = ids.map(id => model.commit(id) ?? id);
+  if (ids.length === 0 || !(await askDelete(trans, commits))) {
+    return;
+  }
+  await follow(model, trans, {
+    kernelId,
+    kinds: ['forget'],
+    begin: trans._n(
+      'Deleting %1 snapshot',
+      'Deleting %1 snapshots',
+      ids.length
+    ),
+    work: () => model.api.forget(ids, true),
+    end: ({ forgotten, kept }) => {
+      const gone = trans._n(
+        '%1 snapshot deleted.',
+        '%1 snapshots deleted.',
+        forgotten.length
+      );
+      return kept.length === 0
+        ? { message: gone }
+        : {
+            message: trans.__(
+              '%1 Kept: %2 (%3).',
+              gone,
+              kept.map(one => shortId(one.commit)).join(', '),
+              kept[0].reason
+            ),
+            type: 'warning'
+          };
+    }
+  });
+}

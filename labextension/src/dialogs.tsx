@@ -1,0 +1,323 @@
+/** The questions that are asked before something is done. */
+import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { ICellChanges } from './changes';
+import { isEmpty } from './changes';
+import { cut, nameOf, text, time } from './format';
+import type { CommitView, Text } from './wire';
+
+/** What is brought back. */
+export type RestoreMode = 'both' | 'kernel';
+
+/** So many lines of a list are shown. */
+const LINES = 6;
+
+/** The body of a dialog, marked so that styles and tests find it. */
+abstract class Body extends ReactWidget {
+  constructor(name: string) {
+    super();
+    this.addClass('jp-Infinijup-dialog');
+    this.node.dataset.infinijupDialog = name;
+  }
+}
+
+/** A list that says how much of it is left out. */
+function Lines(props: {
+  trans: TranslationBundle;
+  lines: readonly string[];
+}): JSX.Element {
+  const { trans, lines } = props;
+  const left = lines.length - LINES;
+  return (
+    <ul>
+      {lines.slice(0, LINES).map((line, index) => (
+        <li key={index}>
+          <code>{cut(line, 80)}</code>
+        </li>
+      ))}
+      {left > 0 && <li>{trans._n('and %1 more', 'and %1 more', left)}</li>}
+    </ul>
+  );
+}
+
+/** What a restore dialog needs to know. */
+export interface IRestoreQuestion {
+  commit: CommitView;
+  /** How the page's cells differ; `null` if the snapshot has no notebook or the page none. */
+  changes: ICellChanges | null;
+  busy: boolean;
+}
+
+class RestoreBody extends Body implements Dialog.IBodyWidget<RestoreMode> {
+  constructor(
+    private readonly _trans: TranslationBundle,
+    private readonly _question: IRestoreQuestion
+  ) {
+    super('restore');
+    this._mode = _question.changes ? 'both' : 'kernel';
+  }
+
+  getValue(): RestoreMode {
+    return this._mode;
+  }
+
+  protected render(): JSX.Element {
+    const trans = this._trans;
+    const { commit, changes, busy } = this._question;
+    const choose = (mode: RestoreMode) => {
+      this._mode = mode;
+      this.update();
+    };
+    return (
+      <>
+        <p>
+          {trans.__(
+            'The kernel and the files it works with go back to how they were at %1. What it computed since then is undone.',
+            time(commit.time, new Date())
+          )}
+        </p>
+        {busy && <p>{trans.__('The cell that runs now is given up.')}</p>}
+        <fieldset>
+          <legend>{trans.__('Bring back')}</legend>
+          <label>
+            <input
+              type="radio"
+              name="infinijup-restore"
+              value="both"
+              checked={this._mode === 'both'}
+              disabled={!changes}
+              onChange={() => choose('both')}
+            />
+            {trans.__('Kernel and notebook')}
+          </label>
+          <label>
+            <input
+              type="radio"
+              name="infinijup-restore"
+              value="kernel"
+              checked={this._mode === 'kernel'}
+              onChange={() => choose('kernel')}
+            />
+            {trans.__('Kernel alone; the notebook stays as it is')}
+          </label>
+        </fieldset>
+        {!changes && (
+          <p className="jp-Infinijup-quiet">
+            {trans.__(
+              'This snapshot holds no notebook that could be put back.'
+            )}
+          </p>
+        )}
+        {changes && this._mode === 'both' && this._lost(changes)}
+        <p className="jp-Infinijup-quiet">
+          {trans.__(
+            'An automatic snapshot of now is taken first, so this can be undone.'
+          )}
+        </p>
+      </>
+    );
+  }
+
+  private _lost(changes: ICellChanges): JSX.Element {
+    const trans = this._trans;
+    if (isEmpty(changes)) {
+      return <p>{trans.__('No cell was edited since.')}</p>;
+    }
+    const parts: [string, string[]][] = [
+      [
+        trans._n(
+          '%1 cell added since then goes away:',
+          '%1 cells added since then go away:',
+          changes.added.length
+        ),
+        changes.added
+      ],
+      [
+        trans._n(
+          '%1 cell edited since then goes back:',
+          '%1 cells edited since then go back:',
+          changes.edited.length
+        ),
+        changes.edited
+      ],
+      [
+        trans._n(
+          '%1 cell removed since then comes back:',
+          '%1 cells removed since then come back:',
+          changes.removed.length
+        ),
+        changes.removed
+      ]
+    ];
+    return (
+      <>
+        {parts
+          .filter(([, lines]) => lines.length > 0)
+          .map(([title, lines]) => (
+            <div key={title}>
+              {title}
+              <Lines trans={trans} lines={lines} />
+            </div>
+          ))}
+      </>
+    );
+  }
+
+  private _mode: RestoreMode;
+}
+
+/** Asks before a restore; `null` if it is not wanted. */
+export async function askRestore(
+  trans: TranslationBundle,
+  question: IRestoreQuestion
+): Promise<RestoreMode | null> {
+  const result = await showDialog<RestoreMode>({
+    title: trans.__('Restore %1?', cut(nameOf(question.commit), 60)),
+    body: new RestoreBody(trans, question),
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.okButton({ label: trans.__('Restore') })
+    ],
+    defaultButton: 1,
+    focusNodeSelector: 'button.jp-mod-accept'
+  });
+  return result.button.accept ? (result.value ?? 'kernel') : null;
+}
+
+class ListBody extends Body {
+  constructor(
+    name: string,
+    private readonly _trans: TranslationBundle,
+    private readonly _before: string,
+    private readonly _lines: readonly string[],
+    private readonly _after: string
+  ) {
+    super(name);
+  }
+
+  protected render(): JSX.Element {
+    return (
+      <>
+        <p>{this._before}</p>
+        <Lines trans={this._trans} lines={this._lines} />
+        <p className="jp-Infinijup-quiet">{this._after}</p>
+      </>
+    );
+  }
+}
+
+/** Asks whether files that others changed may be overwritten. */
+export async function askForce(
+  trans: TranslationBundle,
+  files: readonly Text[]
+): Promise<boolean> {
+  const result = await showDialog({
+    title: trans.__('Overwrite files that others changed?'),
+    body: new ListBody(
+      'force',
+      trans,
+      trans._n(
+        '%1 file was changed from outside the kernel since the snapshot:',
+        '%1 files were changed from outside the kernel since the snapshot:',
+        files.length
+      ),
+      files.map(text),
+      trans.__('They are kept in the automatic snapshot that is taken first.')
+    ),
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.warnButton({ label: trans.__('Overwrite') })
+    ],
+    defaultButton: 0
+  });
+  return result.button.accept;
+}
+
+/** Asks before snapshots are deleted. */
+export async function askDelete(
+  trans: TranslationBundle,
+  commits: readonly (CommitView | string)[]
+): Promise<boolean> {
+  const tagged = commits.some(
+    commit => typeof commit !== 'string' && commit.tags.length > 0
+  );
+  const after = trans.__(
+    'They leave the history, and their space is given back with the next clean-up. This cannot be undone.'
+  );
+  const result = await showDialog({
+    title: trans._n(
+      'Delete %1 snapshot?',
+      'Delete %1 snapshots?',
+      commits.length
+    ),
+    body: new ListBody(
+      'delete',
+      trans,
+      trans.__('These snapshots will be deleted:'),
+      commits.map(nameOf),
+      tagged ? `${after} ${trans.__('Their tags go with them.')}` : after
+    ),
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.warnButton({ label: trans.__('Delete') })
+    ],
+    defaultButton: 0
+  });
+  return result.button.accept;
+}
+
+class TextBody extends Body implements Dialog.IBodyWidget<string> {
+  constructor(
+    name: string,
+    private readonly _label: string,
+    private readonly _hint: string
+  ) {
+    super(name);
+  }
+
+  getValue(): string {
+    return this._value.trim();
+  }
+
+  protected render(): JSX.Element {
+    return (
+      <label>
+        {this._label}
+        <input
+          type="text"
+          className="jp-mod-styled"
+          maxLength={200}
+          defaultValue=""
+          onChange={event => {
+            this._value = event.target.value;
+          }}
+        />
+        <span className="jp-Infinijup-quiet">{this._hint}</span>
+      </label>
+    );
+  }
+
+  private _value = '';
+}
+
+/** Asks for a line of text; `null` if none was given. */
+export async function askText(
+  trans: TranslationBundle,
+  name: string,
+  title: string,
+  label: string,
+  accept: string,
+  hint = ''
+): Promise<string | null> {
+  const result = await showDialog<string>({
+    title,
+    body: new TextBody(name, label, hint),
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.okButton({ label: accept })
+    ],
+    focusNodeSelector: 'input[type=text]'
+  });
+  return result.button.accept ? result.value || null : null;
+}

@@ -1,0 +1,117 @@
+/**
+ * What opening a notebook offers.
+ *
+ * After a crash of the kernel, the server or the machine, a notebook's session is still there with its snapshots, but
+ * without processes. Opening the notebook then asks the server once whether there is something to come back to.
+ */
+import { Notification } from '@jupyterlab/apputils';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDeps } from './actions/deps';
+import type { Restorer } from './actions/restore';
+import { cut, nameOf, time } from './format';
+import { asApiError } from './model';
+import { showError } from './notify';
+import type { Offer } from './wire';
+
+/** Asks for each notebook that is opened. */
+export function makeOffers(deps: IDeps, restorer: Restorer): void {
+  const { tracker } = deps.notebooks;
+  const opened = (panel: NotebookPanel) => {
+    void panel.sessionContext.ready
+      .then(() => ask(deps, restorer, panel))
+      .catch(() => undefined); // a notebook that was closed at once, or has no kernel
+  };
+  tracker.forEach(opened);
+  tracker.widgetAdded.connect((_, panel) => opened(panel));
+}
+
+async function ask(
+  deps: IDeps,
+  restorer: Restorer,
+  panel: NotebookPanel
+): Promise<void> {
+  const { model, trans } = deps;
+  const path = deps.documents.services.contents.localPath(panel.context.path);
+  let offer: Offer | null;
+  try {
+    offer = await model.api.offer(path);
+  } catch {
+    return; // no daemon, no offer: the panel says why
+  }
+  if (!offer || panel.isDisposed) {
+    return;
+  }
+  const { commit, reason } = offer;
+  const id = Notification.emit(
+    cut(sentence(trans, offer), 140),
+    reason === 'crash' ? 'warning' : 'info',
+    {
+      autoClose: false,
+      actions: [
+        {
+          label:
+            reason === 'suspended' ? trans.__('Resume') : trans.__('Restore'),
+          caption: trans.__('Bring the kernel back with its variables'),
+          displayType: 'accent',
+          callback: () => void accept()
+        },
+        {
+          label: trans.__('Not now'),
+          caption: trans.__('The snapshot stays in the history'),
+          displayType: 'link',
+          callback: () => undefined
+        }
+      ]
+    }
+  );
+  panel.disposed.connect(() => Notification.dismiss(id));
+
+  async function accept(): Promise<void> {
+    const target = deps.notebooks.target(panel);
+    if (!target) {
+      return;
+    }
+    try {
+      if (reason === 'suspended') {
+        await deps.app.commands.execute('infinijup:resume', {
+          kernel_id: target.kernelId
+        });
+      } else {
+        await restorer.restore(target, commit);
+      }
+    } catch (error) {
+      showError(trans, asApiError(error));
+    }
+  }
+}
+
+function sentence(trans: TranslationBundle, { commit, reason }: Offer): string {
+  const when = time(commit.time, new Date());
+  const name = cut(nameOf(commit), 40);
+  switch (reason) {
+    case 'crash':
+      return trans.__(
+        'The kernel of this notebook crashed. Its last snapshot (%1, %2) can be restored.',
+        name,
+        when
+      );
+    case 'reboot':
+      return trans.__(
+        'The machine was restarted. The last snapshot of this notebook (%1, %2) can be restored.',
+        name,
+        when
+      );
+    case 'suspended':
+      return trans.__(
+        'The kernel of this notebook is suspended (%1). Running a cell brings it back.',
+        when
+      );
+    default:
+      return trans.__(
+        'The kernel of this notebook has ended. Its last snapshot (%1, %2) can be restored.',
+        name,
+        when
+      );
+  }
+}

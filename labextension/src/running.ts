@@ -1,0 +1,118 @@
+/**
+ * The section "Suspended kernels" of the Running panel.
+ *
+ * It lists sessions without processes that can be brought back. The list is asked for when the panel asks, and when an
+ * event says that a session changed; not on a timer.
+ */
+import type { IRunningSessions } from '@jupyterlab/running';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { deleteIcon } from '@jupyterlab/ui-components';
+import type { ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
+import type { IDeps } from './actions/deps';
+import { baseName } from './format';
+import { suspendIcon } from './icons';
+import { asApiError } from './model';
+import { showError } from './notify';
+import type { ListedSession } from './wire';
+
+/** How long news are gathered before the list is asked for again, in milliseconds. */
+const GATHER = 300;
+
+/** The section. */
+export class SuspendedKernels implements IRunningSessions.IManager {
+  readonly name: string;
+  readonly shutdownLabel: string;
+  readonly shutdownAllLabel: string;
+  readonly shutdownAllConfirmationText: string;
+  readonly shutdownItemIcon = deleteIcon;
+
+  constructor(
+    private readonly _deps: Pick<IDeps, 'app' | 'documents' | 'model' | 'trans'>
+  ) {
+    const trans = _deps.trans;
+    this.name = trans.__('Suspended kernels');
+    this.shutdownLabel = trans.__('Delete this session');
+    this.shutdownAllLabel = trans.__('Delete All');
+    this.shutdownAllConfirmationText = trans.__(
+      'Delete all suspended kernels? What they hold in memory is lost; their notebooks stay.'
+    );
+    _deps.model.sessionsChanged.connect(this._onChanged, this);
+  }
+
+  get runningChanged(): ISignal<this, void> {
+    return this._runningChanged;
+  }
+
+  running(): IRunningSessions.IRunningItem[] {
+    return this._sessions.map(session => this._item(session));
+  }
+
+  refreshRunning(): void {
+    this._asked = true;
+    void this._load();
+  }
+
+  shutdownAll(): void {
+    void Promise.all(this._sessions.map(session => this._remove(session)));
+  }
+
+  private _item(session: ListedSession): IRunningSessions.IRunningItem {
+    const { app, documents } = this._deps;
+    const trans: TranslationBundle = this._deps.trans;
+    const path = session.path ?? session.name;
+    return {
+      className: 'jp-Infinijup-suspended',
+      context: session.id,
+      icon: () => suspendIcon,
+      label: () => baseName(path),
+      labelTitle: () =>
+        trans.__('%1\nClick to resume the kernel and open the notebook.', path),
+      detail: () => session.kernel?.kernel_name ?? '',
+      open: () => {
+        if (session.kernel_id) {
+          void app.commands.execute('infinijup:resume', {
+            kernel_id: session.kernel_id
+          });
+        }
+        if (session.path) {
+          documents.openOrReveal(session.path);
+        }
+      },
+      shutdown: () => void this._remove(session)
+    };
+  }
+
+  private async _remove(session: ListedSession): Promise<void> {
+    try {
+      await this._deps.model.api.removeSession(session.id);
+    } catch (error) {
+      showError(this._deps.trans, asApiError(error));
+    }
+    await this._load();
+  }
+
+  private _onChanged(): void {
+    if (this._asked && this._timer === undefined) {
+      this._timer = setTimeout(() => {
+        this._timer = undefined;
+        void this._load();
+      }, GATHER);
+    }
+  }
+
+  private async _load(): Promise<void> {
+    try {
+      const sessions = await this._deps.model.api.sessions();
+      this._sessions = sessions.filter(one => one.state === 'suspended');
+    } catch {
+      this._sessions = []; // no daemon; the panel of the history says why
+    }
+    this._runningChanged.emit();
+  }
+
+  private readonly _runningChanged = new Signal<this, void>(this);
+  private _sessions: ListedSession[] = [];
+  private _asked = false;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+}

@@ -1,0 +1,131 @@
+/** The item in the status bar: state, GPU memory, last snapshot. */
+import { ReactWidget } from '@jupyterlab/apputils';
+import { TextItem } from '@jupyterlab/statusbar';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import React from 'react';
+import { bytes, time } from './format';
+import type { IKernelState } from './model';
+import type { Notebooks } from './notebooks';
+import { CommandIDs } from './tokens';
+
+/** What the item says. */
+export interface IStatusLine {
+  /** `none`, `away` or the session's state, for styles and tests. */
+  state: string;
+  text: string;
+  title: string;
+}
+
+/** The line for a kernel; `null` if nothing is to be shown. */
+export function statusLine(
+  trans: TranslationBundle,
+  kernel: IKernelState | null,
+  away: boolean,
+  now: Date
+): IStatusLine | null {
+  if (!kernel || (!kernel.session && !away)) {
+    return null;
+  }
+  if (away) {
+    return {
+      state: 'away',
+      text: trans.__('Snapshots: off'),
+      title: trans.__('The infinijup daemon cannot be reached.')
+    };
+  }
+  const session = kernel.session!;
+  const states: Record<string, string> = {
+    starting: trans.__('starting'),
+    running: trans.__('running'),
+    suspended: trans.__('suspended'),
+    ended: trans.__('ended'),
+    failed: trans.__('lost')
+  };
+  const jobs: Record<string, string> = {
+    snapshot: trans.__('snapshot…'),
+    rollback: trans.__('restoring…'),
+    branch: trans.__('branching…'),
+    suspend: trans.__('suspending…'),
+    resume: trans.__('resuming…'),
+    restart: trans.__('restarting…')
+  };
+  const job = kernel.job?.kind ?? session.operation;
+  const state = job
+    ? (jobs[job] ?? trans.__('busy…'))
+    : (states[session.state] ?? session.state);
+  const parts = [trans.__('Session: %1', state)];
+  if (session.vram_bytes) {
+    parts.push(trans.__('GPU %1', bytes(session.vram_bytes)));
+  }
+  if (kernel.last) {
+    parts.push(trans.__('snapshot %1', time(kernel.last.time, now)));
+  }
+  return {
+    state: session.state,
+    text: parts.join(' · '),
+    title: [
+      trans.__('Show the history of this kernel'),
+      session.gpu_trouble ?? ''
+    ]
+      .filter(line => line)
+      .join('\n')
+  };
+}
+
+/** The item. */
+export class StatusItem extends ReactWidget {
+  constructor(
+    private readonly _trans: TranslationBundle,
+    private readonly _notebooks: Notebooks,
+    private readonly _commands: CommandRegistry
+  ) {
+    super();
+    this.addClass('jp-mod-highlighted');
+    _notebooks.changed.connect(this._onChanged, this);
+    this._onChanged();
+  }
+
+  override dispose(): void {
+    this._notebooks.changed.disconnect(this._onChanged, this);
+    super.dispose();
+  }
+
+  protected render(): JSX.Element | null {
+    const line = this._line();
+    if (!line) {
+      return null;
+    }
+    const open = () => void this._commands.execute(CommandIDs.openHistory);
+    return (
+      <TextItem
+        source={line.text}
+        title={line.title}
+        role="button"
+        tabIndex={0}
+        onClick={open}
+        onKeyDown={event => {
+          if (event.key === 'Enter' || event.key === ' ') {
+            event.preventDefault();
+            open();
+          }
+        }}
+      />
+    );
+  }
+
+  private _line(): IStatusLine | null {
+    const { current, model } = this._notebooks;
+    return statusLine(
+      this._trans,
+      current?.state ?? null,
+      model.away,
+      new Date()
+    );
+  }
+
+  private _onChanged(): void {
+    this.node.dataset.infinijupStatus = this._line()?.state ?? 'none';
+    this.update();
+  }
+}

@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { cellChanges, isEmpty, outputsOf } from '../src/changes';
+import { bytes, cut, micros, nameOf, text } from '../src/format';
+import { policyOf } from '../src/policy';
+
+describe('words for people', () => {
+  it('writes sizes', () => {
+    const cases: [number, string][] = [
+      [0, '0 B'],
+      [999, '999 B'],
+      [1000, '1.0 kB'],
+      [9949, '9.9 kB'],
+      [9951, '10 kB'],
+      [999_499, '999 kB'],
+      [999_500, '1.0 MB'],
+      [536_870_912, '537 MB'],
+      [24e9, '24 GB'],
+      [5e15, '5000 TB']
+    ];
+    for (const [count, words] of cases) {
+      assert.equal(bytes(count), words);
+    }
+  });
+
+  it('writes durations', () => {
+    assert.equal(micros(900), '900 µs');
+    assert.equal(micros(1200), '1.2 ms');
+    assert.equal(micros(80_400), '80 ms');
+    assert.equal(micros(1_234_000), '1.2 s');
+    assert.equal(micros(42_000_000), '42 s');
+    assert.equal(micros(180_000_000), '3 min');
+  });
+
+  it('names a snapshot by its label, a tag or its id', () => {
+    const commit = {
+      id: '3f2a99887766',
+      parents: [],
+      thread: 'main',
+      tags: ['good'],
+      time: '',
+      reason: 'manual',
+      message: '',
+      bytes: 0
+    };
+    assert.equal(nameOf({ ...commit, label: '<b>bold</b>' }), '<b>bold</b>');
+    assert.equal(nameOf(commit), 'good');
+    assert.equal(nameOf({ ...commit, tags: [] }), '3f2a9988');
+    assert.equal(nameOf('3f2a99887766'), '3f2a9988');
+  });
+
+  it('shows paths that are not text, and cuts between characters', () => {
+    assert.equal(text({ hex: '636166e9' }), 'caf\ufffd');
+    assert.equal(text('café'), 'café');
+    assert.equal(cut('🙂🙂🙂🙂', 3), '🙂🙂…');
+  });
+});
+
+describe('what a restore takes from the page', () => {
+  const cell = (id: string | undefined, source: string | string[]) => ({
+    ...(id ? { id } : {}),
+    cell_type: 'code',
+    source
+  });
+
+  it('tells cells apart by their ids', () => {
+    const then = { cells: [cell('a', 'x = 1'), cell('b', ['y = 2\n', 'y'])] };
+    const now = {
+      cells: [cell('a', 'x = 10'), cell('c', 'z = 3'), cell('d', '')]
+    };
+    assert.deepEqual(cellChanges(now, then), {
+      added: ['z = 3'],
+      removed: ['y = 2'],
+      edited: ['x = 10']
+    });
+  });
+
+  it('takes a source in lines and in one piece as the same', () => {
+    const then = { cells: [cell('b', ['y = 2\n', 'y'])] };
+    const now = { cells: [cell('b', 'y = 2\ny')] };
+    assert.ok(isEmpty(cellChanges(now, then)));
+  });
+
+  it('knows old notebooks without ids by their sources', () => {
+    const then = { cells: [cell(undefined, 'a'), cell(undefined, 'a')] };
+    const now = { cells: [cell(undefined, 'a'), cell(undefined, 'b')] };
+    assert.deepEqual(cellChanges(now, then), {
+      added: ['b'],
+      removed: ['a'],
+      edited: []
+    });
+  });
+
+  it('reads nothing from what is not a notebook', () => {
+    assert.ok(isEmpty(cellChanges({ cells: 7 }, {})));
+    assert.equal(outputsOf({ cells: [cell('a', '')] }, 'a'), null);
+    assert.deepEqual(
+      outputsOf({ cells: [{ id: 'a', outputs: [1] }] }, 'a'),
+      [1]
+    );
+  });
+});
+
+describe('the settings', () => {
+  it('become a policy, and 0 minutes mean never', () => {
+    assert.deepEqual(
+      policyOf({
+        snapshotEveryMinutes: 10,
+        snapshotAfterIdleMinutes: 0,
+        suspendAfterIdleMinutes: 0.05,
+        keepLast: 5,
+        keepHourly: 0,
+        keepDaily: 2.7,
+        culling: 'shutdown',
+        snapshotBeforeCell: true
+      }),
+      {
+        snapshot_every_s: 600,
+        snapshot_after_idle_s: null,
+        suspend_after_idle_s: 3,
+        suspend_only_gpu: true,
+        keep: { last: 5, hourly: 0, daily: 2 },
+        before_cell: true,
+        after_cell: false,
+        before_restart: true,
+        cull: 'shutdown'
+      }
+    );
+  });
+
+  it('keep everything where nothing is to be kept', () => {
+    assert.equal(policyOf({ keepLast: 0 }).keep, null);
+  });
+});
