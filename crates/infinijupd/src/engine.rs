@@ -8,16 +8,20 @@ use std::time::Duration;
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
-    Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState, RestoreRequest, RestoredOutcome,
-    ResumeRequest, RollbackOutcome, RollbackRequest, SessionView, SnapshotOutcome, SnapshotRequest, Start,
-    StartRequest, StopRequest, SuspendOutcome, Text, Uncaptured, Version, exit,
+    Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState, RestartRequest, RestoreRequest,
+    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionPatch, SessionView,
+    SignalRequest, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Text,
+    Uncaptured, Version, exit,
 };
 use lifecycle::{Class, Engine, LifecycleError, StepState, Watch};
 
 use crate::caller::Caller;
 use crate::error::causes;
 use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
-use crate::words::{commit, diff, environment, gpu_wish, happening, micros, policy, session, timed, words};
+use crate::words::{
+    commit, diff, environment, gpu_wish, happening, micros, notes_change, policy, session, session_policy,
+    signal_number, start, timed, words,
+};
 
 /// How long processes have to end by themselves, unless the caller says otherwise.
 const GRACE: Duration = Duration::from_secs(10);
@@ -124,10 +128,7 @@ impl Operations for Engine {
     fn start(&self, by: &Caller, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
         let request = lifecycle::StartRequest {
             name: request.name,
-            start: match request.start {
-                Start::Command { argv } => lifecycle::Start::Command(words(argv)),
-                Start::Kernel { spec, .. } => lifecycle::Start::Kernel { spec },
-            },
+            start: start(request.start),
             cwd: request.cwd.into(),
             env: environment(request.env),
             network: match request.network {
@@ -141,6 +142,9 @@ impl Operations for Engine {
             pids_limit: request.pids_limit,
             sidecars: request.sidecars.into_iter().map(words).collect(),
             gpus: gpu_wish(request.gpus),
+            labels: request.labels,
+            notebook: request.notebook.map(Into::into),
+            policy: request.policy.map(session_policy).unwrap_or_default(),
         };
         Ok(session(Self::start(self, &able(self, by)?, request, &Steps(progress))?))
     }
@@ -240,6 +244,31 @@ impl Operations for Engine {
     fn stop(&self, by: &Caller, which: &str, request: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
         let grace = request.grace_ms.map_or(GRACE, Duration::from_millis);
         Ok(session(Self::stop(self, &caller(by)?, which, lifecycle::StopRequest { grace })?))
+    }
+
+    fn restart(
+        &self,
+        by: &Caller,
+        which: &str,
+        request: RestartRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SessionView> {
+        let request = lifecycle::RestartRequest {
+            start: start(request.start),
+            env: environment(request.env),
+            cwd: request.cwd.map(Into::into),
+            grace: request.grace_ms.map_or(GRACE, Duration::from_millis),
+            snapshot: request.snapshot,
+        };
+        Ok(session(Self::restart(self, &able(self, by)?, which, &request, &Steps(progress))?))
+    }
+
+    fn signal(&self, by: &Caller, which: &str, request: SignalRequest) -> Outcome<()> {
+        Ok(Self::signal(self, &caller(by)?, which, signal_number(request.signal), request.group)?)
+    }
+
+    fn change(&self, by: &Caller, which: &str, patch: SessionPatch) -> Outcome<SessionView> {
+        Ok(session(Self::change(self, &caller(by)?, which, notes_change(patch))?))
     }
 
     fn remove(&self, by: &Caller, which: &str, _: &dyn Progress) -> Outcome<SessionView> {

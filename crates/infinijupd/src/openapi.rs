@@ -4,7 +4,7 @@
 
 use utoipa::OpenApi;
 
-use crate::routes::{jobs, log, sessions, system};
+use crate::routes::{control, jobs, log, sessions, system};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -19,7 +19,7 @@ use crate::routes::{jobs, log, sessions, system};
         system::version, system::doctor, system::openapi, system::store, system::history, system::diff, system::metrics,
         sessions::list, sessions::start, sessions::show, sessions::remove, sessions::history, log::log,
         sessions::snapshot, sessions::rollback, sessions::branch, sessions::suspend, sessions::resume, sessions::stop,
-        sessions::exec, sessions::attach, sessions::checkpoint, sessions::restore,
+        control::change, control::signal, control::restart, sessions::exec, sessions::attach, sessions::checkpoint, sessions::restore,
         jobs::list, jobs::show, jobs::job_events, jobs::events,
     ),
 )]

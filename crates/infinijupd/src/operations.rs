@@ -9,9 +9,9 @@ use std::sync::mpsc::Receiver;
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
-    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, RestoreRequest, RestoredOutcome, ResumeRequest,
-    RollbackOutcome, RollbackRequest, SessionState, SessionView, SnapshotOutcome, SnapshotRequest,
-    StartRequest, StopRequest, SuspendOutcome, Version,
+    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, RestartRequest, RestoreRequest, RestoredOutcome,
+    ResumeRequest, RollbackOutcome, RollbackRequest, SessionPatch, SessionState, SessionView, SignalRequest,
+    SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Version,
 };
 
 use crate::caller::Caller;
@@ -116,6 +116,18 @@ pub trait Operations: Send + Sync + 'static {
         request: StopRequest,
         progress: &dyn Progress,
     ) -> Outcome<SessionView>;
+    /// Ends its processes, if it has any, and runs a command in it anew.
+    fn restart(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: RestartRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SessionView>;
+    /// Sends a signal to its main command.
+    fn signal(&self, caller: &Caller, which: &str, request: SignalRequest) -> Outcome<()>;
+    /// Changes what is noted about it.
+    fn change(&self, caller: &Caller, which: &str, patch: SessionPatch) -> Outcome<SessionView>;
     /// Forgets a session that has no processes; its snapshots stay. Returns what it was.
     fn remove(&self, caller: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SessionView>;
     /// Runs a command inside.

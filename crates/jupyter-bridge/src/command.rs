@@ -1,9 +1,10 @@
 //! How a kernel is started.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use crate::kernelspec::Kernelspec;
+use crate::kernelspec::{Kernelspec, is_ipykernel};
 
 /// IPython keeps its history in an SQLite database in the user's home, open all the time. Rolled back and branched kernels
 /// would all believe that they own it.
@@ -50,6 +51,37 @@ pub fn kernel_command(
         argv.push(NO_HISTORY.into());
     }
     KernelCommand { argv, env: environment(spec, base) }
+}
+
+/// How to start a kernel whose kernelspec was read by somebody else, who has replaced everything in `argv` but
+/// `{connection_file}` and made `env` what it is to be.
+pub fn own_command(
+    argv: &[OsString],
+    connection_file_inside: &Path,
+    env: &[(OsString, OsString)],
+) -> KernelCommand {
+    let mut argv: Vec<OsString> =
+        argv.iter().map(|word| with_connection_file(word, connection_file_inside)).collect();
+    let has_wish = argv.iter().any(|word| word.as_encoded_bytes().starts_with(b"--HistoryManager.enabled"));
+    if is_ipykernel(&argv) && !has_wish {
+        argv.push(NO_HISTORY.into());
+    }
+    let env = env.iter().filter(|(name, _)| name != PARENT).cloned().collect();
+    KernelCommand { argv, env }
+}
+
+fn with_connection_file(word: &OsStr, path: &Path) -> OsString {
+    const PLACE: &[u8] = b"{connection_file}";
+    let mut out = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some(at) = rest.windows(PLACE.len()).position(|part| part == PLACE) {
+        let (before, after) = rest.split_at(at);
+        out.extend_from_slice(before);
+        out.extend_from_slice(path.as_os_str().as_bytes());
+        rest = after.get(PLACE.len()..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    OsString::from_vec(out)
 }
 
 /// `python`, `python3`, `python3.12`.

@@ -2,15 +2,16 @@
 //! <https://jupyter-client.readthedocs.io/en/stable/kernels.html#kernel-specs> describes it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{JupyterError, Result};
 use crate::file::read_small;
 
 /// How a kernel wants to be interrupted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InterruptMode {
     /// By SIGINT.
@@ -96,13 +97,21 @@ impl Kernelspec {
 
     /// Whether a cell of it runs in ipykernel.
     pub fn is_ipykernel(&self) -> bool {
-        let module = |pair: &[String]| matches!(pair, [flag, module] if flag == "-m" && (module == "ipykernel_launcher" || module == "ipykernel"));
-        let script = |word: &String| {
-            let stem = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            matches!(stem, "ipykernel_launcher.py" | "ipykernel_launcher" | "ipython-kernel")
-        };
-        self.argv.windows(2).any(module) || self.argv.iter().any(script)
+        is_ipykernel(&self.argv)
     }
+}
+
+/// Whether a command runs ipykernel.
+pub(crate) fn is_ipykernel<S: AsRef<OsStr>>(argv: &[S]) -> bool {
+    let module = |pair: &[S]| {
+        let [flag, module] = pair else { return false };
+        flag.as_ref() == "-m" && matches!(module.as_ref().to_str(), Some("ipykernel_launcher" | "ipykernel"))
+    };
+    let script = |word: &S| {
+        let name = Path::new(word.as_ref()).file_name().and_then(OsStr::to_str);
+        matches!(name, Some("ipykernel_launcher.py" | "ipykernel_launcher" | "ipython-kernel"))
+    };
+    argv.windows(2).any(module) || argv.iter().any(script)
 }
 
 /// Whether a directory of this name can be a kernelspec.

@@ -13,7 +13,7 @@ mod file;
 mod kernelspec;
 mod search;
 
-pub use command::{KernelCommand, kernel_command};
+pub use command::{KernelCommand, kernel_command, own_command};
 pub use connection::{ConnectionFile, Ports};
 pub use error::{Class, JupyterError, Result};
 pub use kernelspec::{InterruptMode, Kernelspec};

@@ -21,6 +21,8 @@ use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::look::GpuPlan;
 use crate::gpu::{GpuTaken, Placed};
 use crate::journal::Phase;
+use crate::locks::Doing;
+use crate::notes::Notes;
 use crate::place::make;
 use crate::preflight::{self, Needs};
 use crate::record::{Network, Record, SessionId, SessionState, write_json};
@@ -42,7 +44,7 @@ impl Engine {
         }
         let id = SessionId::random()?;
         let name = self.free_name(owner.uid, name, &id)?;
-        let _held = self.inner.locks.take(&id, &name, "its start")?;
+        let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
         let cwd = fs::read_link(format!("/proc/{pid}/cwd"))
             .map_err(io_error("read", format!("/proc/{pid}/cwd")))?;
         let place = &self.inner.place;
@@ -75,6 +77,8 @@ impl Engine {
             gpu_wish: GpuWish::All,
             gpus: Vec::new(),
             gpu_trouble: None,
+            sidecars: Vec::new(),
+            notes: Notes::default(),
             owner,
         };
         self.save(&record)?;

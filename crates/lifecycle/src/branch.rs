@@ -25,13 +25,14 @@ use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::Wanted;
 use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
+use crate::locks::Doing;
 use crate::place::{CONNECTION, LOG, make, make_for};
+use crate::prepare::{new_ports, write_for};
 use crate::record::{KernelRecord, Network, OriginRecord, Record, SessionId, SessionState};
 use crate::request::{BranchRequest, FilePolicy, GpuWish, SnapshotRequest};
 use crate::restore::Aim;
 use crate::rollback::To;
 use crate::snapshot::Why;
-use crate::start::{new_ports, write_for};
 use crate::steps::{Steps, Watch};
 use crate::view::BranchOutcome;
 use crate::workspace::{BranchFiles, BranchFilesMade};
@@ -54,7 +55,7 @@ impl Engine {
         if count > MOST {
             return Err(LifecycleError::BadRequest { detail: format!("at most {MOST} branches at once") });
         }
-        let (_held, mut record) = self.hold(caller, which, "a branch")?;
+        let (_held, mut record) = self.hold(caller, which, Doing::Branch)?;
         can_be_branched(&record)?;
         self.mend(&mut record)?;
         let store = self.inner.stores.open(record.owner.uid)?;
@@ -98,7 +99,7 @@ impl Engine {
         let placed = self.place_gpus(original, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
         let id = SessionId::random()?;
         let name = self.free_name(original.owner.uid, name, &id)?;
-        let _held = self.inner.locks.take(&id, &name, "its start")?;
+        let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
         let mut record = Record {
             thread: store.free_thread(&name, id.as_str())?,
             id: id.clone(),
@@ -114,6 +115,7 @@ impl Engine {
             exit: None,
             outside_copies: Vec::new(),
             gpu_trouble: None,
+            notes: original.notes.for_branch(),
             ..original.clone()
         };
         let entry = self.inner.journal.begin(&id, &Phase::Starting)?;
@@ -212,9 +214,9 @@ impl Engine {
         let connection_file = place.connection_file(record.owner.uid, &record.id)?;
         write_for(&connection_file, &record.owner, outside.to_json().as_bytes())?;
         record.kernel = Some(KernelRecord {
-            spec: kernel.spec.clone(),
             connection_file,
             ports: outside.ports.to_array().into_iter().zip(inside.ports.to_array()).collect(),
+            ..kernel.clone()
         });
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{Gone, Gpus, used_by};
 use crate::history::Stores;
 use crate::journal::Journal;
-use crate::locks::{Held, Locks};
+use crate::locks::{Doing, Held, Locks};
 use crate::place::Place;
 use crate::program::settle;
 use crate::record::{Record, SessionId, SessionState};
@@ -48,6 +48,24 @@ pub(crate) struct Inner {
     pub(crate) gone: Gone,
     criu: OnceLock<(Criu, PathBuf)>,
     sessions: Mutex<BTreeMap<SessionId, Record>>,
+    writers: Writers,
+    /// Held while a session gets another name.
+    pub(crate) naming: Mutex<()>,
+}
+
+/// Whose turn it is to replace a record. A write waits for the disk, so sessions seldom wait for each other, and listings
+/// never do.
+#[derive(Default)]
+struct Writers([Mutex<()>; 32]);
+
+impl Writers {
+    fn of(&self, id: &SessionId) -> MutexGuard<'_, ()> {
+        let sum =
+            id.as_str().bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let [first, ..] = &self.0;
+        let one = self.0.get(sum % self.0.len()).unwrap_or(first);
+        one.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Engine {
@@ -69,6 +87,8 @@ impl Engine {
             gone: Gone::default(),
             criu: OnceLock::new(),
             sessions: Mutex::new(read_records(&place)?),
+            writers: Writers::default(),
+            naming: Mutex::default(),
             program,
             place,
             config,
@@ -94,6 +114,15 @@ impl Engine {
         found
     }
 
+    /// A session as an operation leaves it, with what was noted about it meanwhile.
+    pub(crate) fn view(&self, record: &Record) -> SessionView {
+        let mut record = record.clone();
+        if let Some(known) = self.records().get(&record.id) {
+            record.take_notes(known);
+        }
+        SessionView::of(&record)
+    }
+
     /// One session, by id, name or an unambiguous beginning of the id.
     pub fn session(&self, caller: &Caller, which: &str) -> Result<SessionView> {
         let mut view = SessionView::of(&self.find(caller, which)?);
@@ -101,8 +130,9 @@ impl Engine {
         Ok(view)
     }
 
-    /// What the session's processes use now.
+    /// What is being done to the session, and what its processes use now.
     fn measure(&self, view: &mut SessionView) {
+        view.operation = self.inner.locks.doing(&view.id).and_then(Doing::kind);
         view.memory_bytes = view.pid.and_then(memory_of);
         if view.gpus.is_empty() && !view.attached {
             return;
@@ -163,7 +193,7 @@ impl Engine {
     }
 
     /// Takes hold of a session and reads its record, which nobody else changes until the hold ends.
-    pub(crate) fn hold(&self, caller: &Caller, which: &str, doing: &'static str) -> Result<(Held, Record)> {
+    pub(crate) fn hold(&self, caller: &Caller, which: &str, doing: Doing) -> Result<(Held, Record)> {
         let record = self.find(caller, which)?;
         let held = self.inner.locks.take(&record.id, &record.name, doing)?;
         let record = self.records().get(&record.id).cloned();
@@ -173,37 +203,49 @@ impl Engine {
         }
     }
 
-    /// Writes a record, to the disk first.
+    /// Held by whoever replaces this session's record, from the look at the known one to the write.
+    pub(crate) fn writing(&self, id: &SessionId) -> MutexGuard<'_, ()> {
+        self.inner.writers.of(id)
+    }
+
+    /// Writes a record, to the disk first. Name and notes are those that are known: see [`crate::notes`].
     pub(crate) fn save(&self, record: &Record) -> Result<()> {
+        let _writing = self.writing(&record.id);
+        let mut record = record.clone();
+        if let Some(known) = self.records().get(&record.id) {
+            record.take_notes(known);
+        }
         record.write(&self.inner.place.record(&record.id))?;
         let before = self.records().insert(record.id.clone(), record.clone()).map(|before| before.state);
         if before != Some(record.state) {
-            self.inner.events.tell(record, EventKind::State(record.state));
+            self.inner.events.tell(&record, EventKind::State(record.state));
         }
         Ok(())
     }
 
     /// Forgets a session.
     pub(crate) fn forget(&self, record: &Record) {
+        let _writing = self.writing(&record.id);
         self.records().remove(&record.id);
         self.inner.events.tell(record, EventKind::Removed);
     }
 
     /// A name that no other session of this user has: the one asked for, or one that is made up.
     pub(crate) fn free_name(&self, uid: u32, wanted: Option<&str>, id: &SessionId) -> Result<String> {
-        let records = self.records();
-        let taken =
-            |name: &str| records.values().any(|record| record.owner.uid == uid && record.name == name);
         match wanted {
             Some(name) => {
-                check_name(name)?;
-                if taken(name) {
-                    return Err(LifecycleError::NameTaken { name: name.to_owned() });
-                }
+                self.check_free_name(uid, name)?;
                 Ok(name.to_owned())
             }
             None => Ok(format!("s-{id}")),
         }
+    }
+
+    /// Refuses a name that is none, or that another session of this user has.
+    pub(crate) fn check_free_name(&self, uid: u32, name: &str) -> Result<()> {
+        check_name(name)?;
+        let taken = self.records().values().any(|record| record.owner.uid == uid && record.name == name);
+        if taken { Err(LifecycleError::NameTaken { name: name.to_owned() }) } else { Ok(()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Looking without touching: history, differences, and what this machine can do.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::doctor::gpu::Seen;
 use crate::doctor::{self, Finding, Machine};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
+use crate::notes::SessionPolicy;
 use crate::record::Network;
 use crate::request::{FilePolicy, SnapshotRequest, Start, StartRequest, StopRequest};
 use crate::steps::NoWatch;
@@ -109,6 +111,9 @@ impl Engine {
             sidecars: Vec::new(),
             // Whether snapshots work is asked here; what the GPUs do has items of its own.
             gpus: crate::request::GpuWish::None,
+            labels: BTreeMap::new(),
+            notebook: None,
+            policy: SessionPolicy::default(),
         };
         let session = self.start(&root, request, &NoWatch)?;
         let id = session.id.as_str();

@@ -11,6 +11,7 @@
 //! | `Ending` | its state is committed as `safe`, the tree may be stopped or dead | ends it; goes on as `Restoring`, or suspends |
 //! | `Restoring` | there is no tree, or half of one | ends what is there, restores `commit`, else `safe`, else suspends at `safe` |
 //! | `Stopping` | some processes were told to end | ends the rest |
+//! | `Restarting` | the old tree runs, or some of it, or none, or some of the new one, or all of it | leaves what is whole; ends what is not, and the session has its snapshots |
 //!
 //! The one rule behind it: a tree is only ended when its state is durable in the store. Until then it is merely stopped,
 //! and a crash lets it go on.
@@ -60,6 +61,8 @@ pub(crate) enum Phase {
     },
     /// The tree is being ended for good.
     Stopping,
+    /// The old tree is being ended, and a new one made by the command.
+    Restarting,
 }
 
 /// What may have been done to GPUs.

@@ -37,16 +37,20 @@ mod inspect;
 mod journal;
 mod locks;
 mod materialise;
+mod notes;
 mod place;
 mod preflight;
+mod prepare;
 mod program;
 mod record;
 mod recover;
 mod request;
+mod restart;
 mod restore;
 mod rollback;
 mod seal;
 mod section;
+mod signal;
 mod snapshot;
 mod staging;
 mod start;
@@ -65,12 +69,14 @@ pub use doctor::{Finding, FindingState, works};
 pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use exec::ExecOutcome;
+pub use jupyter_bridge::InterruptMode;
+pub use notes::{Keep, NotesChange, SessionPolicy};
 pub use preflight::Problem;
 pub use record::{Network, SessionId, SessionState};
 pub use recover::Recovery;
 pub use request::{
-    BranchRequest, FilePolicy, GpuWish, ResumeRequest, RollbackRequest, SnapshotRequest, Start, StartRequest,
-    StopRequest,
+    BranchRequest, FilePolicy, GpuWish, KernelStart, RestartRequest, ResumeRequest, RollbackRequest,
+    SnapshotRequest, Start, StartRequest, StopRequest,
 };
 pub use steps::{NoWatch, StepState, Timing, Watch};
 pub use view::{

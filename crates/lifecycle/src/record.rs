@@ -4,17 +4,20 @@
 //! new one. It is written *after* what it says has become true, except for the intent of an operation, which is the
 //! journal's business. Nobody but root reads it, and nothing in it comes from a user without having been checked.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use cas_core::ObjectId;
 use jiff::Timestamp;
+use jupyter_bridge::InterruptMode;
 use sandbox::User;
 use sandbox::process::Identity;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LifecycleError, Result, io_error};
+use crate::notes::Notes;
 use crate::request::{FilePolicy, GpuWish};
 
 /// Names a session for ever: 12 hex digits.
@@ -110,6 +113,11 @@ pub(crate) struct KernelRecord {
     pub(crate) connection_file: PathBuf,
     /// Ports on loopback outside, and the ones inside that they lead to.
     pub(crate) ports: Vec<(u16, u16)>,
+    /// The language of its cells; empty if nobody said.
+    #[serde(default)]
+    pub(crate) language: String,
+    #[serde(default)]
+    pub(crate) interrupt_mode: InterruptMode,
 }
 
 /// A file system that the box has from outside.
@@ -175,6 +183,13 @@ pub(crate) struct Record {
     /// Its work on the GPU stands still, and why: the driver would not bring it back. A resume tries again.
     #[serde(default)]
     pub(crate) gpu_trouble: Option<String>,
+    /// Commands that run beside the main one.
+    #[serde(default)]
+    pub(crate) sidecars: Vec<Vec<OsString>>,
+    /// What others noted about it. Like the name, it can change while an operation has hold of the session, so the copy of an
+    /// operation may be old; [`crate::engine::Engine::save`] knows.
+    #[serde(default)]
+    pub(crate) notes: Notes,
 }
 
 impl Record {
@@ -192,6 +207,12 @@ impl Record {
     /// Where a mount of the box comes from.
     pub(crate) fn mount(&self, key: &str) -> Option<&MountRecord> {
         self.mounts.iter().find(|mount| mount.key == key)
+    }
+
+    /// Takes over what can change while somebody works with a copy.
+    pub(crate) fn take_notes(&mut self, known: &Self) {
+        self.name.clone_from(&known.name);
+        self.notes.clone_from(&known.notes);
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self> {

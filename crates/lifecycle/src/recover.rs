@@ -132,6 +132,18 @@ impl Engine {
                 entry.done()?;
                 Ok(format!("{name}: its end was finished"))
             }
+            Phase::Restarting => {
+                // The record names the old tree until that is ended, nobody while the new one is made, and then that one.
+                if record.init.is_some_and(|init| init.is_alive()) {
+                    entry.done()?;
+                    return Ok(format!("{name}: a restart was cut short before or after all of it"));
+                }
+                self.end_tree(&record)?;
+                record.exit = None;
+                self.set_down(&mut record, SessionState::Failed)?;
+                entry.done()?;
+                Ok(format!("{name}: a restart was cut short; the session has no processes"))
+            }
         }
     }
 

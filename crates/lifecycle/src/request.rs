@@ -1,11 +1,14 @@
 //! What can be asked of the engine.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jupyter_bridge::InterruptMode;
 use serde::{Deserialize, Serialize};
 
+use crate::notes::SessionPolicy;
 use crate::record::Network;
 
 /// Which files belong to a session's snapshots.
@@ -45,11 +48,24 @@ pub enum GpuWish {
 pub enum Start {
     /// A command.
     Command(Vec<OsString>),
-    /// A Jupyter kernel of this kernelspec.
+    /// A Jupyter kernel.
     Kernel {
-        /// Its name; `python3` if none.
+        /// Name of its kernelspec; `python3` if none.
         spec: Option<String>,
+        /// How it is started. If `None`, the kernelspec is looked for and says.
+        own: Option<KernelStart>,
     },
+}
+
+/// A kernel whose kernelspec was read by somebody else.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelStart {
+    /// Its command; `{connection_file}` in it is replaced.
+    pub argv: Vec<OsString>,
+    /// How it is interrupted.
+    pub interrupt_mode: InterruptMode,
+    /// The language of its cells; may be empty.
+    pub language: String,
 }
 
 /// A new session.
@@ -79,6 +95,27 @@ pub struct StartRequest {
     pub sidecars: Vec<Vec<OsString>>,
     /// Which GPUs it may use.
     pub gpus: GpuWish,
+    /// What others note about it.
+    pub labels: BTreeMap<String, String>,
+    /// The document that goes with each snapshot.
+    pub notebook: Option<PathBuf>,
+    /// What happens to it by itself.
+    pub policy: SessionPolicy,
+}
+
+/// The command of a session, anew.
+#[derive(Clone, Debug)]
+pub struct RestartRequest {
+    /// What runs in it.
+    pub start: Start,
+    /// With which environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Where; as before if `None`.
+    pub cwd: Option<PathBuf>,
+    /// How long the old processes have between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// Keep their state first.
+    pub snapshot: bool,
 }
 
 /// A snapshot.

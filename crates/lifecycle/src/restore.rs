@@ -184,6 +184,8 @@ impl Engine {
             (None, None)
         } else {
             self.renew_network(record)?;
+            // Of the processes that are gone. Those that come must be able to say how they end.
+            sandbox::forget_exit(&record.owner, &place.box_dir(&record.id))?;
             self.lengthen_log(record, images)?;
             let network = match record.network {
                 Network::Private => {

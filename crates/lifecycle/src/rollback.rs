@@ -19,6 +19,7 @@ use crate::error::{LifecycleError, Result};
 use crate::gpu::{OffGpu, Placed, Wanted, explain};
 use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
+use crate::locks::Doing;
 use crate::record::{Record, SessionState};
 use crate::request::{FilePolicy, RollbackRequest};
 use crate::restore::{Aim, closed_connections};
@@ -121,7 +122,7 @@ impl Engine {
         request: &RollbackRequest,
         watch: &dyn Watch,
     ) -> Result<RollbackOutcome> {
-        let (_held, mut record) = self.hold(caller, which, "a rollback")?;
+        let (_held, mut record) = self.hold(caller, which, Doing::Rollback)?;
         let mut steps = Steps::new(watch);
         let given_up = match self.mend(&mut record) {
             // What the driver has lost cannot be kept. Whoever forces a way back gives it up.

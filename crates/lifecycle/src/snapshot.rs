@@ -17,6 +17,7 @@ use crate::gpu::{GpuTaken, OffGpu};
 use crate::history::{NewCommit, UserStore};
 use crate::ingest::ingest_images;
 use crate::journal::{Entry, Phase};
+use crate::locks::Doing;
 use crate::record::{Record, SessionState};
 use crate::request::SnapshotRequest;
 use crate::section::SessionSection;
@@ -60,7 +61,7 @@ impl Engine {
         request: &SnapshotRequest,
         watch: &dyn Watch,
     ) -> Result<SnapshotOutcome> {
-        let (_held, mut record) = self.hold(caller, which, "a snapshot")?;
+        let (_held, mut record) = self.hold(caller, which, Doing::Snapshot)?;
         let why =
             Why { reason: CommitReason::Manual, message: &request.message, tag: request.tag.as_deref() };
         self.snapshot_held(&mut record, request, &why, Steps::new(watch))

@@ -2,43 +2,35 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::Ipv4Addr;
-use std::os::unix::fs::chown;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jupyter_bridge::{ConnectionFile, Ports, Search, kernel_command};
+use jupyter_bridge::ConnectionFile;
 use sandbox::process::Identity;
 use sandbox::{
-    BOX_DIR, BoxSpec, Cgroup, DeviceNode, Forwarder, Limits, NetworkNamespace, Pasta, Root, User, as_user,
+    BoxSpec, Cgroup, DeviceNode, Forwarder, Limits, NetworkNamespace, Pasta, Root, SandboxError, User,
+    as_user,
 };
 
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result, io_error};
+use crate::error::{LifecycleError, Result};
 use crate::gpu::nodes_for;
 use crate::journal::Phase;
+use crate::locks::Doing;
+use crate::notes::Notes;
 use crate::place::{CONNECTION, LOG, make, make_for};
+use crate::prepare::{Connection, Prepared, check_directory, new_ports, prepare, replace_for, write_for};
 use crate::record::{KernelRecord, MountRecord, Network, Record, SessionId, SessionState};
-use crate::request::{Start, StartRequest};
+use crate::request::{GpuWish, StartRequest};
 use crate::steps::{Steps, Watch};
 use crate::view::SessionView;
 
 /// How long a kernel may take until it listens.
 const KERNEL_LIMIT: Duration = Duration::from_secs(120);
-/// Ports of a kernel in a network of its own. Any will do there; these are easy to recognise.
-const PRIVATE_PORTS: [u16; 5] = [9001, 9002, 9003, 9004, 9005];
 
-/// What will run, worked out before anything is made.
-struct Prepared {
-    command: Vec<OsString>,
-    env: Vec<(OsString, OsString)>,
-    /// The kernelspec's name, the file for the box and the file for clients.
-    kernel: Option<(String, ConnectionFile, ConnectionFile)>,
-    /// Nodes of the GPUs that it may use.
-    devices: Vec<DeviceNode>,
-}
+/// A process that has this variable runs in a session. In a branch it still names the original: memory is as it was.
+const SESSION_VARIABLE: &str = "INFINIJUP_SESSION";
 
 impl Engine {
     /// Starts a session. It is there when this returns: a kernel answers.
@@ -47,28 +39,29 @@ impl Engine {
         let user = caller.user().clone();
         let id = SessionId::random()?;
         let name = self.free_name(user.uid, request.name.as_deref(), &id)?;
-        let _held = self.inner.locks.take(&id, &name, "its start")?;
+        let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
 
-        let prepared = steps.run("prepare", || prepare(&user, &request))?;
+        let notes = Notes::new(request.labels, request.notebook, request.policy)?;
+        let new = |spec: &str| Connection::new(request.network, spec);
+        let prepared = steps.run("prepare", || prepare(&user, &request.start, &request.env, new))?;
         let workspace = request.workspace.clone().unwrap_or_else(|| request.cwd.clone());
         for directory in [&request.cwd, &workspace] {
             check_directory(&user, directory)?;
         }
 
-        let (gpus, host) = self.grant(&request.gpus, &user)?;
-        let devices = host.map(|host| nodes_for(&host, &gpus, &user)).transpose()?.unwrap_or_default();
+        let (gpus, devices) = self.gpus_for(&request.gpus, &user)?;
         let mut record = Record {
             id: id.clone(),
             thread: self.inner.stores.open(user.uid)?.free_thread(&name, id.as_str())?,
             name,
             state: SessionState::Starting,
-            command: prepared.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            cwd: request.cwd.clone(),
+            command: for_people(&prepared.command),
+            cwd: request.cwd,
             created: Timestamp::now(),
             network: request.network,
             outside: request.outside,
-            workspace: workspace.clone(),
-            files: request.files.clone(),
+            workspace,
+            files: request.files,
             memory_limit: request.memory_limit,
             pids_limit: request.pids_limit,
             kernel: None,
@@ -81,14 +74,16 @@ impl Engine {
             exit: None,
             outside_copies: Vec::new(),
             attached: false,
-            gpu_wish: request.gpus.clone(),
+            gpu_wish: request.gpus,
             gpus,
             gpu_trouble: None,
+            sidecars: request.sidecars,
+            notes,
             owner: user,
         };
         let entry = self.inner.journal.begin(&id, &Phase::Starting)?;
         let prepared = Prepared { devices, ..prepared };
-        let result = self.launch(&mut record, &request, prepared, workspace, &mut steps);
+        let result = self.launch(&mut record, prepared, &mut steps);
         match result {
             Ok(()) => {
                 self.save(&record)?;
@@ -104,68 +99,95 @@ impl Engine {
         }
     }
 
-    fn launch(
-        &self,
-        record: &mut Record,
-        request: &StartRequest,
-        prepared: Prepared,
-        workspace: PathBuf,
-        steps: &mut Steps<'_>,
-    ) -> Result<()> {
+    fn launch(&self, record: &mut Record, prepared: Prepared, steps: &mut Steps<'_>) -> Result<()> {
         let place = &self.inner.place;
-        let id = record.id.clone();
-        let box_dir = place.box_dir(&id);
-        make(&place.session(&id), 0o711)?;
-        make(&place.criu_log(&id), 0o700)?;
+        let box_dir = place.box_dir(&record.id);
+        make(&place.session(&record.id), 0o711)?;
+        make(&place.criu_log(&record.id), 0o700)?;
         make_for(&box_dir, record.owner.uid, record.owner.gid)?;
         self.save(record)?;
-        if let Some((_, inside, _)) = &prepared.kernel {
+        if let Some(kernel) = &prepared.kernel {
             // The box is empty and nobody runs in it yet, so this path is what it seems.
-            write_for(&box_dir.join(CONNECTION), &record.owner, inside.to_json().as_bytes())?;
+            let content = kernel.connection.inside.to_json();
+            write_for(&box_dir.join(CONNECTION), &record.owner, content.as_bytes())?;
         }
-        let cgroup = self.cgroup(record)?;
-        let init = steps.run("launch", || {
+        steps.run("launch", || {
             self.make_network(record)?;
-            let root = Root::at(&place.root(&id))?;
-            let spec = BoxSpec {
-                id: id.to_string(),
-                user: record.owner.clone(),
-                command: prepared.command,
-                env: prepared.env,
-                cwd: request.cwd.clone(),
-                root: root.path().to_owned(),
-                box_dir,
-                workspace: Some((workspace.clone(), workspace)),
-                log: LOG.into(),
-                network: match record.network {
-                    Network::Private => sandbox::Network::Private(place.netns(&id)),
-                    Network::Host => sandbox::Network::Host,
-                },
-                cgroup: Some(&cgroup),
-                sidecars: request.sidecars.clone(),
-                limits: Vec::new(),
-                devices: prepared.devices,
-            };
-            let launched = sandbox::launch(&self.inner.program, &spec)?;
-            record.mounts = launched
-                .mounts
-                .into_iter()
-                .map(|mount| MountRecord { key: mount.key, inside: mount.inside, source: mount.outside })
-                .collect();
-            Ok(launched.init)
+            self.run_box(record, prepared)
         })?;
-        record.init = Some(init);
-        if let Some((spec, inside, outside)) = prepared.kernel {
-            let ports: Vec<_> = outside.ports.to_array().into_iter().zip(inside.ports.to_array()).collect();
+        self.ready(record, steps)
+    }
+
+    /// Runs the command of a session that has no processes, in its directory and its network.
+    pub(crate) fn run_box(&self, record: &mut Record, prepared: Prepared) -> Result<()> {
+        let place = &self.inner.place;
+        let id = record.id.clone();
+        let cgroup = self.cgroup(record)?;
+        let root = Root::at(&place.root(&id))?;
+        // That of a branch is a copy, which is seen where the original's is.
+        let files = record.mount("workspace").map_or(&record.workspace, |mount| &mount.source).clone();
+        let mut env = prepared.env;
+        env.retain(|(name, _)| name != SESSION_VARIABLE);
+        env.push((SESSION_VARIABLE.into(), id.as_str().into()));
+        let spec = BoxSpec {
+            id: id.to_string(),
+            user: record.owner.clone(),
+            command: prepared.command,
+            env,
+            cwd: record.cwd.clone(),
+            root: root.path().to_owned(),
+            box_dir: place.box_dir(&id),
+            workspace: Some((files, record.workspace.clone())),
+            log: LOG.into(),
+            network: match record.network {
+                Network::Private => sandbox::Network::Private(place.netns(&id)),
+                Network::Host => sandbox::Network::Host,
+            },
+            cgroup: Some(&cgroup),
+            sidecars: record.sidecars.clone(),
+            limits: Vec::new(),
+            devices: prepared.devices,
+        };
+        let launched = sandbox::launch(&self.inner.program, &spec)?;
+        record.mounts = launched
+            .mounts
+            .into_iter()
+            .map(|mount| MountRecord { key: mount.key, inside: mount.inside, source: mount.outside })
+            .collect();
+        record.init = Some(launched.init);
+        if let Some(kernel) = prepared.kernel {
             let connection_file = place.connection_file(record.owner.uid, &id)?;
-            write_for(&connection_file, &record.owner, outside.to_json().as_bytes())?;
-            record.kernel = Some(KernelRecord { spec, connection_file, ports });
+            let content = kernel.connection.outside.to_json();
+            replace_for(&connection_file, &record.owner, content.as_bytes())?;
+            record.kernel = Some(KernelRecord {
+                spec: kernel.spec,
+                connection_file,
+                ports: kernel.connection.ports(),
+                language: kernel.language,
+                interrupt_mode: kernel.interrupt_mode,
+            });
+        }
+        Ok(())
+    }
+
+    /// A session's processes were made: its kernel is waited for.
+    pub(crate) fn ready(&self, record: &mut Record, steps: &mut Steps<'_>) -> Result<()> {
+        if let Some(init) = record.init
+            && record.kernel.is_some()
+        {
             self.forward(record)?;
             steps.run("wait for the kernel", || self.wait_for_kernel(record, init))?;
         }
         // A command may be done by now: it ran, whatever its status.
         record.state = SessionState::Running;
         Ok(())
+    }
+
+    /// The GPUs that a session with this wish gets, and the nodes by which it opens them.
+    pub(crate) fn gpus_for(&self, wish: &GpuWish, user: &User) -> Result<(Vec<String>, Vec<DeviceNode>)> {
+        let (gpus, host) = self.grant(wish, user)?;
+        let nodes = host.map(|host| nodes_for(&host, &gpus, user)).transpose()?.unwrap_or_default();
+        Ok((gpus, nodes))
     }
 
     /// From here on the session is looked after, and its view can be given out.
@@ -176,7 +198,7 @@ impl Engine {
             // It has ended between the last look and this one.
             self.ended_by_itself(init);
         }
-        SessionView::of(record)
+        self.view(record)
     }
 
     /// The session's cgroup, made if it is not there.
@@ -218,14 +240,52 @@ impl Engine {
     /// Leads the kernel's ports outside to those inside, unless that is being done.
     pub(crate) fn forward(&self, record: &mut Record) -> Result<()> {
         let Some(kernel) = &record.kernel else { return Ok(()) };
+        if !kernel.connection_file.exists() {
+            // It does not outlive a reboot.
+            self.publish_connection(record)?;
+        }
         let alive = record.forwarder.is_some_and(|forwarder| forwarder.is_alive());
         if record.network == Network::Host || alive {
             return Ok(());
         }
         let netns = self.inner.place.netns(&record.id);
-        let forwarder = Forwarder::start(&self.inner.program, &netns, &kernel.ports)?;
-        record.forwarder = Some(forwarder.identity);
+        let started = match Forwarder::start(&self.inner.program, &netns, &kernel.ports) {
+            Err(SandboxError::Forward { .. }) => {
+                // While it had no processes, somebody else may have taken a port of its. Clients read the file again.
+                let inside = kernel.ports.iter().map(|(_, inside)| *inside);
+                let ports = new_ports()?.to_array().into_iter().zip(inside).collect();
+                record.kernel = Some(KernelRecord { ports, ..kernel.clone() });
+                self.publish_connection(record)?;
+                Forwarder::start(&self.inner.program, &netns, &self.ports(record))
+            }
+            other => other,
+        };
+        record.forwarder = Some(started?.identity);
         Ok(())
+    }
+
+    fn ports(&self, record: &Record) -> Vec<(u16, u16)> {
+        record.kernel.as_ref().map(|kernel| kernel.ports.clone()).unwrap_or_default()
+    }
+
+    /// Writes the connection file for clients, out of the one in the box.
+    fn publish_connection(&self, record: &Record) -> Result<()> {
+        let Some(kernel) = &record.kernel else { return Ok(()) };
+        let inside = self.connection_inside(record)?;
+        let mut ports = inside.ports.to_array();
+        for (port, (outside, _)) in ports.iter_mut().zip(&kernel.ports) {
+            *port = *outside;
+        }
+        let outside = ConnectionFile { ports: jupyter_bridge::Ports::from_array(ports), ..inside };
+        // The directory may be gone, too.
+        let path = self.inner.place.connection_file(record.owner.uid, &record.id)?;
+        replace_for(&path, &record.owner, outside.to_json().as_bytes())
+    }
+
+    /// The connection file in the box, which is the user's.
+    pub(crate) fn connection_inside(&self, record: &Record) -> Result<ConnectionFile> {
+        let path = self.inner.place.box_dir(&record.id).join(CONNECTION);
+        Ok(as_user(&record.owner, || ConnectionFile::read(&path))??)
     }
 
     fn wait_for_kernel(&self, record: &Record, init: Identity) -> Result<()> {
@@ -269,75 +329,9 @@ impl Engine {
     }
 }
 
-fn prepare(user: &User, request: &StartRequest) -> Result<Prepared> {
-    match &request.start {
-        Start::Command(command) => {
-            if command.is_empty() {
-                return Err(LifecycleError::BadRequest { detail: "there is no command to run".to_owned() });
-            }
-            Ok(Prepared {
-                command: command.clone(),
-                env: request.env.clone(),
-                kernel: None,
-                devices: Vec::new(),
-            })
-        }
-        Start::Kernel { spec } => {
-            // Kernelspecs are the user's files, too: their rights decide what can be read.
-            let search = Search::of(&user.home, &request.env);
-            let spec = as_user(user, || match spec {
-                Some(name) => search.find(name),
-                None => search.find_default(),
-            })??;
-            let outside = ConnectionFile::new(Ipv4Addr::LOCALHOST.into(), new_ports()?, &spec.name)?;
-            let ports = match request.network {
-                Network::Private => Ports::from_array(PRIVATE_PORTS),
-                Network::Host => outside.ports,
-            };
-            let inside = ConnectionFile { ports, ..outside.clone() };
-            let kernel = kernel_command(&spec, &Path::new(BOX_DIR).join(CONNECTION), &request.env);
-            Ok(Prepared {
-                command: kernel.argv,
-                env: kernel.env,
-                kernel: Some((spec.name, inside, outside)),
-                devices: Vec::new(),
-            })
-        }
-    }
-}
-
-/// Ports on loopback that nobody listens on, for a kernel.
-pub(crate) fn new_ports() -> Result<Ports> {
-    let found = sandbox::free_ports(PRIVATE_PORTS.len())?;
-    let found = found.try_into().map_err(|_| LifecycleError::Bug("a kernel has five ports".to_owned()))?;
-    Ok(Ports::from_array(found))
-}
-
-fn check_directory(user: &User, path: &Path) -> Result<()> {
-    // To read it is asked too: a directory that is closed to the user is nobody's workspace.
-    let look = || fs::read_dir(path).and_then(|_| fs::metadata(path));
-    let found = as_user(user, look).map_err(LifecycleError::from)?;
-    match found {
-        Ok(found) if found.is_dir() && path.is_absolute() => Ok(()),
-        Ok(_) => {
-            Err(LifecycleError::BadRequest { detail: format!("`{}` is not a directory", path.display()) })
-        }
-        Err(error) => Err(LifecycleError::BadRequest { detail: format!("`{}`: {error}", path.display()) }),
-    }
-}
-
-/// A new file of root's making that belongs to the user and that nobody else can read.
-pub(crate) fn write_for(path: &Path, user: &User, content: &[u8]) -> Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(io_error("create", path))?;
-    file.write_all(content).map_err(io_error("write", path))?;
-    chown(path, Some(user.uid), Some(user.gid)).map_err(io_error("change the owner of", path))
+/// A command as text.
+pub(crate) fn for_people(command: &[OsString]) -> Vec<String> {
+    command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Whether something in the network of `pid` listens on each of the inner ports.

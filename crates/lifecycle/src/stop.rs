@@ -12,6 +12,7 @@ use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::journal::Phase;
+use crate::locks::Doing;
 use crate::record::{Network, Record, SessionState};
 use crate::request::StopRequest;
 use crate::view::SessionView;
@@ -25,26 +26,21 @@ const AGAIN: Duration = Duration::from_millis(50);
 impl Engine {
     /// Ends a session's processes: SIGTERM, and SIGKILL after a while. Its snapshots stay.
     pub fn stop(&self, caller: &Caller, which: &str, request: StopRequest) -> Result<SessionView> {
-        let (_held, mut record) = self.hold(caller, which, "its end")?;
+        let (_held, mut record) = self.hold(caller, which, Doing::Stop)?;
         if record.state == SessionState::Ended || record.state == SessionState::Failed {
-            return Ok(SessionView::of(&record));
+            return Ok(self.view(&record));
         }
         let entry = self.inner.journal.begin(&record.id, &Phase::Stopping)?;
-        if let Some(init) = record.init {
-            // One that is gone already needs no signal.
-            let _gone = init.signal(Signal::TERM);
-            init.wait_gone(request.grace);
-        }
-        self.end_tree(&record)?;
+        self.end_with_grace(&record, request.grace)?;
         record.exit = self.exit_status(&record);
         self.set_down(&mut record, SessionState::Ended)?;
         entry.done()?;
-        Ok(SessionView::of(&record))
+        Ok(self.view(&record))
     }
 
     /// Forgets a session that has no processes. Its history stays in the store.
     pub fn remove(&self, caller: &Caller, which: &str) -> Result<()> {
-        let (_held, record) = self.hold(caller, which, "its removal")?;
+        let (_held, record) = self.hold(caller, which, Doing::Remove)?;
         if matches!(record.state, SessionState::Running | SessionState::Starting) {
             return Err(LifecycleError::WrongState {
                 session: record.name,
@@ -79,7 +75,7 @@ impl Engine {
     fn note_end(&self, init: Identity) -> bool {
         let find = || self.records().values().find(|record| record.init == Some(init)).cloned();
         let Some(record) = find() else { return true };
-        let Ok(_held) = self.inner.locks.take(&record.id, &record.name, "its end") else { return false };
+        let Ok(_held) = self.inner.locks.take(&record.id, &record.name, Doing::Stop) else { return false };
         let Some(mut record) = find() else { return true };
         record.exit = self.exit_status(&record);
         // The box's init writes the status down when its command ends; one that could not was killed itself.
@@ -89,6 +85,16 @@ impl Engine {
             let _later = self.set_down(&mut record, state);
         }
         true
+    }
+
+    /// Asks the processes of the session to end, and after a while ends them.
+    pub(crate) fn end_with_grace(&self, record: &Record, grace: Duration) -> Result<()> {
+        if let Some(init) = record.init {
+            // One that is gone already needs no signal.
+            let _gone = init.signal(Signal::TERM);
+            init.wait_gone(grace);
+        }
+        self.end_tree(record)
     }
 
     /// Ends every process of the session, and waits until they are gone.

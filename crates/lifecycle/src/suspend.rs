@@ -7,6 +7,7 @@ use crate::engine::{Engine, memory_of};
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
 use crate::journal::Phase;
+use crate::locks::Doing;
 use crate::record::SessionState;
 use crate::request::{ResumeRequest, RollbackRequest};
 use crate::rollback::{Safe, To};
@@ -16,7 +17,7 @@ use crate::view::{SessionView, SuspendOutcome};
 impl Engine {
     /// Takes a snapshot of a session and ends its processes.
     pub fn suspend(&self, caller: &Caller, which: &str, watch: &dyn Watch) -> Result<SuspendOutcome> {
-        let (_held, mut record) = self.hold(caller, which, "a suspend")?;
+        let (_held, mut record) = self.hold(caller, which, Doing::Suspend)?;
         let mut steps = Steps::new(watch);
         let init = record.living_init("be suspended")?;
         self.mend(&mut record)?;
@@ -44,7 +45,7 @@ impl Engine {
         request: &ResumeRequest,
         watch: &dyn Watch,
     ) -> Result<SessionView> {
-        let (_held, mut record) = self.hold(caller, which, "a resume")?;
+        let (_held, mut record) = self.hold(caller, which, Doing::Resume)?;
         let mut steps = Steps::new(watch);
         let wrong = |action| LifecycleError::WrongState {
             session: record.name.clone(),
@@ -54,7 +55,7 @@ impl Engine {
         if record.state == SessionState::Running && record.gpu_trouble.is_some() {
             // Its processes are there and only its work on the GPU is not: that is what is brought back.
             steps.run("restore the GPU", || self.mend(&mut record))?;
-            return Ok(SessionView::of(&record));
+            return Ok(self.view(&record));
         }
         if matches!(record.state, SessionState::Running | SessionState::Starting) {
             return Err(wrong("be resumed"));
@@ -73,6 +74,6 @@ impl Engine {
         let entry = self.inner.journal.begin(&record.id, &phase)?;
         let to = To { aim: &aim, placed };
         self.bring_up(&mut record, &store, to, &safe, true, entry, &mut steps)?;
-        Ok(SessionView::of(&record))
+        Ok(self.view(&record))
     }
 }

@@ -1,11 +1,14 @@
 //! What the engine answers.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cas_core::ObjectId;
 use jiff::Timestamp;
+use jupyter_bridge::InterruptMode;
 
+use crate::notes::SessionPolicy;
 use crate::record::{Network, Record, SessionId, SessionState};
 use crate::request::FilePolicy;
 use crate::steps::Timing;
@@ -57,6 +60,16 @@ pub struct SessionView {
     pub vram_bytes: Option<u64>,
     /// Why its work on the GPU stands still, if it does.
     pub gpu_trouble: Option<String>,
+    /// What others noted about it.
+    pub labels: BTreeMap<String, String>,
+    /// The document that goes with each snapshot.
+    pub notebook: Option<PathBuf>,
+    /// What happens to it by itself.
+    pub policy: SessionPolicy,
+    /// The label of its next snapshot.
+    pub mark: Option<String>,
+    /// The kind of the operation that is under way.
+    pub operation: Option<&'static str>,
 }
 
 /// How a kernel is reached.
@@ -66,6 +79,10 @@ pub struct KernelView {
     pub kernel_name: String,
     /// The connection file for clients.
     pub connection_file: PathBuf,
+    /// The language of its cells, if that is known.
+    pub language: Option<String>,
+    /// How it is interrupted.
+    pub interrupt_mode: InterruptMode,
 }
 
 /// Where a branch came from.
@@ -95,6 +112,8 @@ impl SessionView {
             kernel: record.kernel.as_ref().map(|kernel| KernelView {
                 kernel_name: kernel.spec.clone(),
                 connection_file: kernel.connection_file.clone(),
+                language: Some(kernel.language.clone()).filter(|language| !language.is_empty()),
+                interrupt_mode: kernel.interrupt_mode,
             }),
             thread: record.thread.clone(),
             head: record.head.clone(),
@@ -110,6 +129,11 @@ impl SessionView {
             gpus: record.gpus.clone(),
             vram_bytes: None,
             gpu_trouble: record.gpu_trouble.clone(),
+            labels: record.notes.labels.clone(),
+            notebook: record.notes.notebook.clone(),
+            policy: record.notes.policy.clone(),
+            mark: record.notes.mark.clone(),
+            operation: None,
         }
     }
 }

@@ -47,6 +47,8 @@ pub enum EventKind {
         /// To which.
         commit: String,
     },
+    /// Its name or what is noted about it is other than it was.
+    Changed,
     /// It is forgotten.
     Removed,
 }

@@ -5,6 +5,7 @@
     reason = "tests fail by panicking, and say what they skip"
 )]
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use lifecycle::{
     BranchRequest, Caller, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest,
-    RollbackRequest, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
+    RollbackRequest, SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
 };
 use sandbox::User;
 
@@ -108,6 +109,9 @@ impl World {
             pids_limit: None,
             sidecars: Vec::new(),
             gpus: GpuWish::All,
+            labels: BTreeMap::new(),
+            notebook: None,
+            policy: SessionPolicy::default(),
         };
         self.engine.start(&self.caller, request, &NoWatch).unwrap();
         wait_past(&file, 0);

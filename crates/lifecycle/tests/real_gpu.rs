@@ -4,6 +4,7 @@
 //! device server and then this program again, once for each story, with that set.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking, and say what they skip")]
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use checkpoint_cuda::{Driver, NoNotes, Settings, State, Target};
 use lifecycle::{
     BranchRequest, Caller, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest,
-    RollbackRequest, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
+    RollbackRequest, SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
 };
 use sandbox::User;
 use serde_json::{Value, json};
@@ -248,6 +249,9 @@ impl World {
             pids_limit: None,
             sidecars: Vec::new(),
             gpus,
+            labels: BTreeMap::new(),
+            notebook: None,
+            policy: SessionPolicy::default(),
         };
         self.engine.start(&self.caller, request, &NoWatch).unwrap();
         self.past(name, &file, 0);
@@ -474,6 +478,9 @@ fn story_refused_before_any_lock() {
         pids_limit: None,
         sidecars: Vec::new(),
         gpus: GpuWish::None,
+        labels: BTreeMap::new(),
+        notebook: None,
+        policy: SessionPolicy::default(),
     };
     world.engine.start(&world.caller, request, &NoWatch).unwrap();
     let begun = Instant::now();

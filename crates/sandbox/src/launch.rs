@@ -66,6 +66,17 @@ pub fn recorded_exit(user: &User, box_dir: &Path) -> Result<Option<i32>> {
     })
 }
 
+/// Forgets the exit status of an earlier command, before another one runs in the same box.
+pub fn forget_exit(user: &User, box_dir: &Path) -> Result<()> {
+    let path = box_dir.join(EXIT_FILE);
+    match as_user(user, || std::fs::remove_file(&path))? {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(SandboxError::io("remove", &path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The last line that a helper wrote to stderr, for messages.
 pub(crate) fn last_line(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);

@@ -41,6 +41,8 @@ pub struct ProcessInfo {
     pub uid: u32,
     /// State letter: `R`, `S`, `D`, `T`, `t`, `Z` …
     pub state: char,
+    /// Its process group, in our namespace.
+    pub group: i32,
     /// Its session.
     pub session: i32,
     /// How many threads it has.
@@ -130,6 +132,7 @@ struct Stat {
     comm: String,
     state: char,
     ppid: i32,
+    group: i32,
     session: i32,
     threads: u64,
     start_time: u64,
@@ -154,6 +157,7 @@ impl Stat {
             comm: comm.to_owned(),
             state: fields.first()?.chars().next()?,
             ppid: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             threads: fields.get(17)?.parse().ok()?,
             start_time: fields.get(19)?.parse().ok()?,
@@ -181,6 +185,7 @@ pub fn info(pid: i32) -> Result<Option<ProcessInfo>> {
             .and_then(|uid| uid.parse().ok())
             .unwrap_or(u32::MAX),
         state: stat.state,
+        group: stat.group,
         session: stat.session,
         threads: stat.threads,
         start_time: stat.start_time,
@@ -265,8 +270,16 @@ mod tests {
         let fields = "S 7 42 43 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 5 0 987654 0 0";
         let stat = Stat::parse(&format!("42 (a) b (c) {fields}")).expect("this line is complete");
         assert_eq!(
-            (stat.comm.as_str(), stat.state, stat.ppid, stat.session, stat.threads, stat.start_time),
-            ("a) b (c", 'S', 7, 43, 5, 987_654)
+            (
+                stat.comm.as_str(),
+                stat.state,
+                stat.ppid,
+                stat.group,
+                stat.session,
+                stat.threads,
+                stat.start_time
+            ),
+            ("a) b (c", 'S', 7, 42, 43, 5, 987_654)
         );
         assert!(Stat::parse("42 (cut off) S 7").is_none());
         assert!(Stat::parse("").is_none());

@@ -4,6 +4,7 @@
 //! extractors here answer everything they refuse in the form of [`api::ErrorBody`], so that no answer of the daemon is in
 //! another form.
 
+pub(crate) mod control;
 pub(crate) mod jobs;
 pub(crate) mod log;
 pub(crate) mod sessions;
@@ -44,7 +45,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/history", get(system::history))
         .route("/metrics", get(system::metrics))
         .route("/v1/sessions", get(sessions::list).post(sessions::start))
-        .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::remove))
+        .route("/v1/sessions/{id}", get(sessions::show).patch(control::change).delete(sessions::remove))
         .route("/v1/sessions/{id}/history", get(sessions::history))
         .route("/v1/sessions/{id}/log", get(log::log))
         .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot))
@@ -53,6 +54,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/sessions/{id}/suspend", post(sessions::suspend))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/stop", post(sessions::stop))
+        .route("/v1/sessions/{id}/restart", post(control::restart))
+        .route("/v1/sessions/{id}/signal", post(control::signal))
         .route("/v1/sessions/{id}/exec", post(sessions::exec))
         .route("/v1/attach", post(sessions::attach))
         .route("/v1/checkpoint", post(sessions::checkpoint))

@@ -79,7 +79,7 @@ async fn job(
 }
 
 /// The same, for a session that must be there.
-async fn session_job(
+pub(super) async fn session_job(
     app: App,
     caller: Caller,
     id: String,
@@ -95,7 +95,7 @@ async fn session_job(
     .await
 }
 
-fn view(session: SessionView) -> JobResult {
+pub(super) fn view(session: SessionView) -> JobResult {
     JobResult::Session(Box::new(session))
 }
 
@@ -116,11 +116,10 @@ pub(crate) async fn start(
     if let Some(workspace) = &request.workspace {
         absolute("`workspace`", workspace)?;
     }
-    match &request.start {
-        api::Start::Command { argv } => command("`argv`", argv)?,
-        api::Start::Kernel { spec: Some(spec), .. } => name("the kernelspec's name", spec)?,
-        api::Start::Kernel { spec: None, .. } => (),
+    if let Some(notebook) = &request.notebook {
+        absolute("`notebook`", notebook)?;
     }
+    what_to_run(&request.start)?;
     for sidecar in &request.sidecars {
         command("a sidecar", sidecar)?;
     }
@@ -360,15 +359,25 @@ pub(crate) async fn restore(
     .await
 }
 
-fn new_name(wanted: Option<&str>) -> Result<(), Failure> {
+pub(super) fn new_name(wanted: Option<&str>) -> Result<(), Failure> {
     wanted.map_or(Ok(()), |wanted| name("a name", wanted))
+}
+
+pub(super) fn what_to_run(start: &api::Start) -> Result<(), Failure> {
+    match start {
+        api::Start::Command { argv } => command("`argv`", argv),
+        api::Start::Kernel { spec, argv, .. } => {
+            spec.as_deref().map_or(Ok(()), |spec| name("the kernelspec's name", spec))?;
+            argv.as_ref().map_or(Ok(()), |argv| command("`argv`", argv))
+        }
+    }
 }
 
 fn no_nul(what: &str, text: &api::Text) -> Result<(), Failure> {
     if text.as_bytes().contains(&0) { Err(bad(format!("{what} has a NUL in it"))) } else { Ok(()) }
 }
 
-fn absolute(what: &str, path: &api::Text) -> Result<(), Failure> {
+pub(super) fn absolute(what: &str, path: &api::Text) -> Result<(), Failure> {
     no_nul(what, path)?;
     // PATH_MAX counts the NUL at the end.
     if !path.as_path().is_absolute() || path.as_bytes().len() >= 4096 {
@@ -384,7 +393,7 @@ fn command(what: &str, argv: &[api::Text]) -> Result<(), Failure> {
     argv.iter().try_for_each(|word| no_nul(what, word))
 }
 
-fn environment(variables: &[api::EnvVar]) -> Result<(), Failure> {
+pub(super) fn environment(variables: &[api::EnvVar]) -> Result<(), Failure> {
     for variable in variables {
         no_nul("a variable", &variable.value)?;
         no_nul("a variable's name", &variable.name)?;

@@ -1,7 +1,5 @@
-//! Sessions, and what is asked for with them.
+//! Sessions, and what happens to them.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::time::Duration;
 
 use api::{SessionView, Text, TimedStep};
@@ -9,15 +7,13 @@ use lifecycle::Timing;
 
 use crate::operations::Happening;
 
-/// The most that a snapshot takes of a workspace, unless the caller says otherwise.
-const TREE_BYTES: u64 = 10 << 30;
-
 /// What happened, in the words of the wire.
 pub(crate) fn happening(event: lifecycle::EngineEvent) -> Happening {
     let (kind, state, commit) = match event.kind {
         lifecycle::EventKind::State(now) => (api::EventKind::SessionState, Some(state(now)), None),
         lifecycle::EventKind::Snapshot { commit } => (api::EventKind::SnapshotTaken, None, Some(commit)),
         lifecycle::EventKind::RolledBack { commit } => (api::EventKind::RolledBack, None, Some(commit)),
+        lifecycle::EventKind::Changed => (api::EventKind::SessionChanged, None, None),
         lifecycle::EventKind::Removed => (api::EventKind::SessionRemoved, None, None),
     };
     Happening { kind, state, session: event.session.to_string(), owner_uid: event.owner, commit }
@@ -42,8 +38,11 @@ pub(crate) fn session(view: lifecycle::SessionView) -> SessionView {
         kernel: view.kernel.map(|kernel| api::KernelView {
             connection_file: kernel.connection_file.into(),
             kernel_name: Some(kernel.kernel_name),
-            language: None,
-            interrupt_mode: api::InterruptMode::default(),
+            language: kernel.language,
+            interrupt_mode: match kernel.interrupt_mode {
+                lifecycle::InterruptMode::Signal => api::InterruptMode::Signal,
+                lifecycle::InterruptMode::Message => api::InterruptMode::Message,
+            },
         }),
         thread: view.thread,
         head: view.head,
@@ -64,12 +63,22 @@ pub(crate) fn session(view: lifecycle::SessionView) -> SessionView {
         gpus: view.gpus,
         vram_bytes: view.vram_bytes,
         gpu_trouble: view.gpu_trouble,
-        labels: BTreeMap::new(),
-        notebook: None,
-        policy: api::SessionPolicy::default(),
-        operation: None,
+        labels: view.labels,
+        notebook: view.notebook.map(Text::from),
+        policy: api::SessionPolicy {
+            snapshot_every_s: view.policy.snapshot_every_s,
+            snapshot_after_idle_s: view.policy.snapshot_after_idle_s,
+            suspend_after_idle_s: view.policy.suspend_after_idle_s,
+            suspend_only_gpu: view.policy.suspend_only_gpu,
+            keep: view.policy.keep.map(|keep| api::Keep {
+                last: keep.last,
+                hourly: keep.hourly,
+                daily: keep.daily,
+            }),
+        },
+        operation: view.operation.map(str::to_owned),
         activity: None,
-        mark: None,
+        mark: view.mark,
     }
 }
 
@@ -81,36 +90,6 @@ fn state(state: lifecycle::SessionState) -> api::SessionState {
         lifecycle::SessionState::Ended => api::SessionState::Ended,
         lifecycle::SessionState::Failed => api::SessionState::Failed,
     }
-}
-
-/// Which GPUs.
-pub(crate) fn gpu_wish(wish: api::GpuWish) -> lifecycle::GpuWish {
-    match wish {
-        api::GpuWish::All => lifecycle::GpuWish::All,
-        api::GpuWish::None => lifecycle::GpuWish::None,
-        api::GpuWish::List { gpus } => lifecycle::GpuWish::List(gpus),
-    }
-}
-
-/// Which files.
-pub(crate) fn policy(policy: api::FilePolicy) -> lifecycle::FilePolicy {
-    match policy {
-        api::FilePolicy::Open => lifecycle::FilePolicy::Open,
-        api::FilePolicy::Tree { include, exclude, max_bytes } => {
-            lifecycle::FilePolicy::Tree { include, exclude, max_bytes: max_bytes.unwrap_or(TREE_BYTES) }
-        }
-        api::FilePolicy::None => lifecycle::FilePolicy::None,
-    }
-}
-
-/// A command.
-pub(crate) fn words(argv: Vec<Text>) -> Vec<OsString> {
-    argv.into_iter().map(OsString::from).collect()
-}
-
-/// Variables.
-pub(crate) fn environment(variables: Vec<api::EnvVar>) -> Vec<(OsString, OsString)> {
-    variables.into_iter().map(|variable| (variable.name.into(), variable.value.into())).collect()
 }
 
 /// How long the steps took.

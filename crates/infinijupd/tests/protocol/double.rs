@@ -7,9 +7,10 @@ use std::sync::{Condvar, Mutex};
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
-    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, FilePolicy, Network, RestoreRequest,
-    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionPolicy, SessionState,
-    SessionView, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Version,
+    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, FilePolicy, Network, RestartRequest,
+    RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionPatch,
+    SessionPolicy, SessionState, SessionView, Signal, SignalRequest, SnapshotOutcome, SnapshotRequest,
+    StartRequest, StopRequest, SuspendOutcome, Version,
 };
 use infinijupd::{Caller, Failure, Happening, Operations, Outcome, Progress};
 
@@ -230,6 +231,34 @@ impl Operations for Double {
 
     fn stop(&self, by: &Caller, which: &str, _: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
         self.session(by, which)
+    }
+
+    fn restart(
+        &self,
+        caller: &Caller,
+        which: &str,
+        _: RestartRequest,
+        _: &dyn Progress,
+    ) -> Outcome<SessionView> {
+        self.session(caller, which)
+    }
+
+    fn signal(&self, caller: &Caller, which: &str, request: SignalRequest) -> Outcome<()> {
+        self.session(caller, which)?;
+        if request.signal == Signal::Number(0) { Err(failure(400, "no signal")) } else { Ok(()) }
+    }
+
+    fn change(&self, caller: &Caller, which: &str, patch: SessionPatch) -> Outcome<SessionView> {
+        let view = self.session(caller, which)?;
+        let mut sessions = self.sessions.lock().unwrap();
+        let session = sessions.iter_mut().find(|session| session.id == view.id).unwrap();
+        for (key, value) in patch.labels.unwrap_or_default() {
+            match value {
+                Some(value) => session.labels.insert(key, value),
+                None => session.labels.remove(&key),
+            };
+        }
+        Ok(session.clone())
     }
 
     fn remove(&self, by: &Caller, which: &str, _: &dyn Progress) -> Outcome<SessionView> {

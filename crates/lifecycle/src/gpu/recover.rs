@@ -15,6 +15,7 @@ use super::stage::still;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::journal::{Entry, GpuNotes};
+use crate::locks::Doing;
 use crate::record::{Record, SessionId};
 
 /// How long a worker of an earlier daemon may still be in a call. It ends by itself when the call does.
@@ -135,7 +136,7 @@ impl Engine {
                 if hangs(&engine) {
                     continue;
                 }
-                let Ok(_held) = engine.inner.locks.take(&id, &record.name, "its return to the GPU") else {
+                let Ok(_held) = engine.inner.locks.take(&id, &record.name, Doing::GpuReturn) else {
                     continue;
                 };
                 let record = engine.records().get(&id).cloned();

@@ -1,0 +1,73 @@
+//! What a program that looks after a session needs: notes, signals, a restart.
+
+use api::{ErrorBody, Job, JobKind, Nothing, RestartRequest, SessionPatch, SessionView, SignalRequest};
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::sessions::{absolute, environment, new_name, session_job, view, what_to_run};
+use super::{Body, Id, Params, Wait, ask, resolve};
+use crate::caller::Caller;
+use crate::operations::Outcome;
+use crate::server::App;
+
+/// Changes a session's name, labels, document, policy or mark, whatever it is doing.
+#[utoipa::path(
+    patch, path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)), request_body = SessionPatch,
+    responses((status = 200, body = SessionView), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn change(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Body(patch): Body<SessionPatch>,
+) -> Outcome<Json<SessionView>> {
+    new_name(patch.name.as_deref())?;
+    if let Some(Some(notebook)) = &patch.notebook {
+        absolute("`notebook`", notebook)?;
+    }
+    let session = resolve(&app, &caller, id).await?.id;
+    Ok(Json(ask(&app, move |operations| operations.change(&caller, &session, patch)).await?))
+}
+
+/// Sends a signal to a session's main command.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/signal", tag = "sessions", params(("id" = String, Path)),
+    request_body = SignalRequest,
+    responses((status = 200, body = Nothing), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn signal(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Body(request): Body<SignalRequest>,
+) -> Outcome<Json<Nothing>> {
+    let session = resolve(&app, &caller, id).await?.id;
+    ask(&app, move |operations| operations.signal(&caller, &session, request)).await?;
+    Ok(Json(Nothing {}))
+}
+
+/// Ends a session's processes, if it has any, and runs a command in it anew.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/restart", tag = "sessions", params(("id" = String, Path), Wait),
+    request_body = RestartRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn restart(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+    Body(request): Body<RestartRequest>,
+) -> Outcome<Response> {
+    if let Some(cwd) = &request.cwd {
+        absolute("`cwd`", cwd)?;
+    }
+    what_to_run(&request.start)?;
+    environment(&request.env)?;
+    session_job(app, caller, id, JobKind::Restart, wait, move |operations, caller, session, progress| {
+        operations.restart(caller, session, request, progress).map(view)
+    })
+    .await
+}

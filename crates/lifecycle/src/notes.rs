@@ -1,0 +1,256 @@
+//! What people and programs note about a session: its name, labels, its document, its policy.
+//!
+//! None of it concerns the processes, so it can be changed at any moment, also while an operation has hold of the session
+//! and a copy of its record. Whoever saves a record therefore never saves these fields of their copy: [`Engine::save`]
+//! takes them from the record that is known, and writes both under one lock. So neither a change is undone by an operation
+//! that began before it, nor the work of an operation by a change.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+use crate::record::{Record, SessionId};
+use crate::view::SessionView;
+use crate::watch::EventKind;
+
+/// The most labels that one session has.
+const LABELS: usize = 32;
+/// The longest key of one, in bytes.
+const KEY: usize = 64;
+/// The longest value, in bytes.
+const VALUE: usize = 4096;
+/// The longest mark, in bytes.
+const MARK: usize = 256;
+
+/// What happens to a session by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionPolicy {
+    /// A snapshot every so many seconds, if anything ran since the last.
+    pub snapshot_every_s: Option<u64>,
+    /// A snapshot when its kernel has been idle for so many seconds.
+    pub snapshot_after_idle_s: Option<u64>,
+    /// It is suspended when its kernel has been idle for so many seconds.
+    pub suspend_after_idle_s: Option<u64>,
+    /// Only what holds GPU memory is suspended so.
+    pub suspend_only_gpu: bool,
+    /// Which automatic snapshots are kept; all if `None`.
+    pub keep: Option<Keep>,
+}
+
+impl Default for SessionPolicy {
+    fn default() -> Self {
+        Self {
+            snapshot_every_s: None,
+            snapshot_after_idle_s: None,
+            suspend_after_idle_s: None,
+            suspend_only_gpu: true,
+            keep: None,
+        }
+    }
+}
+
+/// Which automatic snapshots are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Keep {
+    /// The newest so many.
+    pub last: u32,
+    /// The newest of each of the last so many hours that have one.
+    pub hourly: u32,
+    /// The newest of each of the last so many days that have one.
+    pub daily: u32,
+}
+
+/// What is noted about a session.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Notes {
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The document that goes with each snapshot.
+    pub(crate) notebook: Option<PathBuf>,
+    pub(crate) policy: SessionPolicy,
+    /// The label of the next snapshot.
+    pub(crate) mark: Option<String>,
+}
+
+impl Notes {
+    /// Those of a new session.
+    pub(crate) fn new(
+        labels: BTreeMap<String, String>,
+        notebook: Option<PathBuf>,
+        policy: SessionPolicy,
+    ) -> Result<Self> {
+        let notes = Self { labels, notebook, policy, mark: None };
+        notes.check()?;
+        Ok(notes)
+    }
+
+    /// Those of a branch. Labels say which session is which, so two never begin with the same; nor do they share a document.
+    pub(crate) fn for_branch(&self) -> Self {
+        Self { policy: self.policy.clone(), ..Self::default() }
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |detail: String| Err(LifecycleError::BadRequest { detail });
+        if self.labels.len() > LABELS {
+            return wrong(format!("a session has at most {LABELS} labels"));
+        }
+        for (key, value) in &self.labels {
+            let fits = |byte: u8| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_' | b'-')
+            };
+            if key.is_empty() || key.len() > KEY || !key.bytes().all(fits) {
+                return wrong(format!(
+                    "a label's key has 1 to {KEY} of `a-z`, `0-9`, `.`, `_` and `-`; `{}` is none",
+                    key.escape_debug()
+                ));
+            }
+            if value.len() > VALUE {
+                return wrong(format!("the label `{key}` has more than {VALUE} bytes"));
+            }
+        }
+        if let Some(notebook) = &self.notebook
+            && !(notebook.is_absolute() && notebook.to_str().is_some_and(|path| !path.contains('\0')))
+        {
+            return wrong(format!("`{}` is not an absolute path in UTF-8", notebook.display()));
+        }
+        if self.mark.as_ref().is_some_and(|mark| mark.is_empty() || mark.len() > MARK) {
+            return wrong(format!("a mark has 1 to {MARK} bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// What is to be noted otherwise. `None` leaves a thing as it is.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct NotesChange {
+    /// Another name.
+    pub name: Option<String>,
+    /// Labels to set, or to take away.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// The document, or none.
+    pub notebook: Option<Option<PathBuf>>,
+    /// The policy.
+    pub policy: Option<SessionPolicy>,
+    /// The label of the next snapshot, or none.
+    pub mark: Option<Option<String>>,
+}
+
+impl NotesChange {
+    fn apply(self, notes: &mut Notes) {
+        for (key, value) in self.labels {
+            match value {
+                Some(value) => notes.labels.insert(key, value),
+                None => notes.labels.remove(&key),
+            };
+        }
+        if let Some(notebook) = self.notebook {
+            notes.notebook = notebook;
+        }
+        if let Some(policy) = self.policy {
+            notes.policy = policy;
+        }
+        if let Some(mark) = self.mark {
+            notes.mark = mark;
+        }
+    }
+}
+
+impl Engine {
+    /// Changes what is noted about a session, whatever it is doing.
+    pub fn change(&self, caller: &Caller, which: &str, change: NotesChange) -> Result<SessionView> {
+        let record = self.find(caller, which)?;
+        // Two may want the same name at the same time.
+        let _naming = change.name.is_some().then(|| self.inner.naming.lock());
+        let record = self.note(&record.id, |record| {
+            if let Some(name) = &change.name
+                && *name != record.name
+            {
+                self.check_free_name(record.owner.uid, name)?;
+                record.name.clone_from(name);
+            }
+            change.apply(&mut record.notes);
+            record.notes.check()
+        })?;
+        self.session(caller, record.id.as_str())
+    }
+
+    /// Takes the mark off a session: the snapshot that was just taken carries it.
+    #[expect(dead_code, reason = "snapshots do not have labels yet")]
+    pub(crate) fn mark_used(&self, id: &SessionId, mark: &str) -> Result<()> {
+        self.note(id, |record| {
+            // Another may have been set meanwhile, for the snapshot after this one.
+            if record.notes.mark.as_deref() == Some(mark) {
+                record.notes.mark = None;
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// Changes name or notes of a record, on disk first.
+    fn note(&self, id: &SessionId, change: impl FnOnce(&mut Record) -> Result<()>) -> Result<Record> {
+        let _writing = self.writing(id);
+        let known = self.records().get(id).cloned();
+        let Some(known) = known else {
+            return Err(LifecycleError::NoSuchSession { which: id.to_string() });
+        };
+        let mut record = known.clone();
+        change(&mut record)?;
+        if record == known {
+            return Ok(record);
+        }
+        record.write(&self.inner.place.record(id))?;
+        self.records().insert(id.clone(), record.clone());
+        self.inner.events.tell(&record, EventKind::Changed);
+        Ok(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(key: &str, value: &str) -> Result<Notes> {
+        let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        Notes::new(labels, None, SessionPolicy::default())
+    }
+
+    #[test]
+    fn labels_have_limits() {
+        with("jupyter.kernel_id", "").unwrap();
+        with(&"k".repeat(KEY), &"v".repeat(VALUE)).unwrap();
+        for bad in ["", "A", "a b", "ä", &"k".repeat(KEY + 1)] {
+            assert_eq!(with(bad, "").unwrap_err().code(), "IJ-L015", "{bad:?}");
+        }
+        with("a", &"v".repeat(VALUE + 1)).unwrap_err();
+        let many = (0..=LABELS).map(|number| (number.to_string(), String::new())).collect();
+        Notes::new(many, None, SessionPolicy::default()).unwrap_err();
+    }
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let mut notes = with("a", "1").unwrap();
+        notes.mark = Some("m".to_owned());
+        let labels = BTreeMap::from([("a".to_owned(), None), ("b".to_owned(), Some("2".to_owned()))]);
+        NotesChange { labels, ..NotesChange::default() }.apply(&mut notes);
+        assert_eq!(notes.labels, BTreeMap::from([("b".to_owned(), "2".to_owned())]));
+        assert_eq!(notes.mark.as_deref(), Some("m"));
+        NotesChange { mark: Some(None), ..NotesChange::default() }.apply(&mut notes);
+        assert_eq!(notes.mark, None);
+    }
+
+    #[test]
+    fn a_branch_begins_without_labels_and_document() {
+        let mut notes = with("a", "1").unwrap();
+        notes.notebook = Some("/home/ada/a.ipynb".into());
+        notes.policy.snapshot_every_s = Some(60);
+        let branch = notes.for_branch();
+        assert_eq!(branch, Notes { policy: notes.policy, ..Notes::default() });
+    }
+}

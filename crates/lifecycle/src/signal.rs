@@ -1,0 +1,36 @@
+//! Signals for a session's main command.
+//!
+//! No hold is taken: an interrupt must reach a kernel also while a snapshot of it is being stored. What exchanges the
+//! processes is another matter. Then it is not known whom the signal would reach, and the caller is told what is under way.
+
+use rustix::process::Signal;
+use sandbox::SandboxError;
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+
+impl Engine {
+    /// Sends a signal, by its number, to the main command of a session or to its process group.
+    pub fn signal(&self, caller: &Caller, which: &str, signal: i32, group: bool) -> Result<()> {
+        let signal = Signal::from_named_raw(signal).ok_or_else(|| LifecycleError::BadRequest {
+            detail: format!("{signal} is not the number of a signal that can be sent"),
+        })?;
+        let record = self.find(caller, which)?;
+        if let Some(doing) = self.inner.locks.doing(&record.id)
+            && doing.exchanges_processes()
+        {
+            return Err(LifecycleError::Busy { session: record.name, doing: doing.phrase() });
+        }
+        let init = record.living_init("be signalled")?;
+        match sandbox::signal_main(init, !record.attached, signal, group) {
+            // It has just ended, and its record does not say so yet.
+            Err(SandboxError::Gone { .. }) => Err(LifecycleError::WrongState {
+                session: record.name,
+                state: "ended",
+                action: "be signalled",
+            }),
+            sent => Ok(sent?),
+        }
+    }
+}
