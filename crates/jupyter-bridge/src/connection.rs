@@ -156,7 +156,7 @@ impl ConnectionFile {
 }
 
 /// `N` random bytes in hex.
-fn random_hex<const N: usize>() -> Result<String> {
+pub(crate) fn random_hex<const N: usize>() -> Result<String> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| JupyterError::NoEntropy { detail: error.to_string() })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The result of most calls here.
 pub type Result<T, E = JupyterError> = std::result::Result<T, E>;
@@ -76,6 +77,24 @@ pub enum JupyterError {
         /// Its word.
         detail: String,
     },
+    /// There is no connection to a kernel now.
+    #[error("the kernel cannot be reached")]
+    Away,
+    /// A kernel runs something; what is asked of it would wait behind that.
+    #[error("the kernel is busy")]
+    Busy,
+    /// A kernel did not answer in time.
+    #[error("the kernel did not answer within {} ms", limit.as_millis())]
+    NoAnswer {
+        /// How long it had.
+        limit: Duration,
+    },
+    /// The thread that talks to kernels could not be started.
+    #[error("cannot start the thread that talks to kernels")]
+    Thread {
+        /// Why.
+        source: io::Error,
+    },
 }
 
 impl JupyterError {
@@ -95,13 +114,22 @@ impl JupyterError {
             Self::Connection { .. } => "IJ-J011",
             Self::Transport { .. } => "IJ-J012",
             Self::NoEntropy { .. } => "IJ-J020",
+            Self::Thread { .. } => "IJ-J021",
+            Self::Away => "IJ-J030",
+            Self::Busy => "IJ-J031",
+            Self::NoAnswer { .. } => "IJ-J032",
         }
     }
 
     /// What kind of trouble this is.
     pub const fn class(&self) -> Class {
         match self {
-            Self::Io { .. } | Self::NoEntropy { .. } => Class::Environment,
+            Self::Io { .. }
+            | Self::NoEntropy { .. }
+            | Self::Away
+            | Self::Busy
+            | Self::NoAnswer { .. }
+            | Self::Thread { .. } => Class::Environment,
             Self::NotFound { .. }
             | Self::Name { .. }
             | Self::Kernelspec { .. }

@@ -1,0 +1,170 @@
+//! One connection to a kernel that is made again and again.
+//!
+//! A kernel goes and comes back at the same port: it is swapped for an earlier self, sleeps and wakes, or is not there yet.
+//! So a channel that is lost is tried again for ever, soon at first and then every two seconds, until its owner drops it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use super::frames::{Decoder, Heard, Socket};
+
+/// How soon a lost connection is tried again, at first and at most.
+const SOON: Duration = Duration::from_millis(20);
+const LATER: Duration = Duration::from_secs(2);
+
+/// How long a peer may take for the handshake, and for taking what we send. A kernel that stands still for a snapshot takes
+/// neither; its connection is not given up before the snapshot could be over.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How much is read at once.
+const CHUNK: usize = 64 << 10;
+
+/// Which of a kernel's channels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// What it tells everyone.
+    Iopub,
+    /// Requests that wait their turn.
+    Shell,
+    /// Requests that do not wait for a cell.
+    Control,
+}
+
+impl Which {
+    pub(crate) const ALL: [Self; 3] = [Self::Iopub, Self::Shell, Self::Control];
+
+    const fn socket(self) -> Socket {
+        match self {
+            Self::Iopub => Socket::Sub,
+            Self::Shell | Self::Control => Socket::Dealer,
+        }
+    }
+}
+
+/// What becomes of a channel.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// It is there, made after so many calls to renew it.
+    Up(u64),
+    /// It is not there any more.
+    Down,
+    /// Something came.
+    Message(Vec<Vec<u8>>),
+}
+
+/// One channel of one kernel.
+pub(crate) struct Channel {
+    pub(crate) which: Which,
+    pub(crate) address: SocketAddr,
+    pub(crate) identity: Vec<u8>,
+    /// What is to be sent.
+    pub(crate) outgoing: mpsc::Receiver<Vec<u8>>,
+    pub(crate) news: mpsc::Sender<(Which, News)>,
+    /// Changes when the connection is to be made anew, whatever it looks like.
+    pub(crate) renew: watch::Receiver<u64>,
+}
+
+impl Channel {
+    /// Goes on until its owner is gone.
+    pub(crate) async fn run(mut self) {
+        let mut wait = SOON;
+        loop {
+            let age = *self.renew.borrow_and_update();
+            // What was meant for the kernel before is not for this one.
+            while self.outgoing.try_recv().is_ok() {}
+            let was_up = match self.talk(age).await {
+                End::NoOwner => return,
+                End::Lost { was_up } => was_up,
+            };
+            if was_up {
+                wait = SOON;
+                if self.tell(News::Down).await.is_err() {
+                    return;
+                }
+            }
+            tokio::select! {
+                () = sleep(wait) => wait = (wait * 2).min(LATER),
+                renewed = self.renew.changed() => match renewed {
+                    Ok(()) => { self.renew.mark_changed(); wait = SOON }
+                    Err(_) => return,
+                },
+                () = self.news.closed() => return,
+            }
+        }
+    }
+
+    async fn tell(&self, news: News) -> Result<(), NoOwner> {
+        self.news.send((self.which, news)).await.map_err(|_| NoOwner)
+    }
+
+    async fn talk(&mut self, age: u64) -> End {
+        let lost = End::Lost { was_up: false };
+        let Ok(Ok(mut stream)) = timeout(PATIENCE, TcpStream::connect(self.address)).await else {
+            return lost;
+        };
+        // What we send is short and waited for.
+        let _slower = stream.set_nodelay(true);
+        let opening = self.which.socket().opening(&self.identity);
+        if !matches!(timeout(PATIENCE, stream.write_all(&opening)).await, Ok(Ok(()))) {
+            return lost;
+        }
+        let mut was_up = false;
+        let mut decoder = Decoder::new();
+        let mut chunk = vec![0; CHUNK];
+        let greeted = sleep(PATIENCE);
+        tokio::pin!(greeted);
+        let (mut reader, mut writer) = stream.split();
+        loop {
+            tokio::select! {
+                read = reader.read(&mut chunk) => {
+                    let Ok(count @ 1..) = read else { return End::Lost { was_up } };
+                    let Ok(heard) = decoder.push(chunk.get(..count).unwrap_or_default()) else {
+                        return End::Lost { was_up };
+                    };
+                    for one in heard {
+                        let news = match one {
+                            Heard::Ready if !was_up => {
+                                was_up = true;
+                                let then = self.which.socket().then();
+                                if !matches!(timeout(PATIENCE, writer.write_all(&then)).await, Ok(Ok(()))) {
+                                    return End::Lost { was_up: false };
+                                }
+                                News::Up(age)
+                            }
+                            Heard::Message(message) if was_up => News::Message(message),
+                            Heard::Ready | Heard::Message(_) | Heard::TooLong => continue,
+                        };
+                        if self.tell(news).await.is_err() {
+                            return End::NoOwner;
+                        }
+                    }
+                }
+                bytes = self.outgoing.recv(), if was_up => {
+                    let Some(bytes) = bytes else { return End::NoOwner };
+                    if !matches!(timeout(PATIENCE, writer.write_all(&bytes)).await, Ok(Ok(()))) {
+                        return End::Lost { was_up };
+                    }
+                }
+                () = &mut greeted, if !was_up => return End::Lost { was_up },
+                renewed = self.renew.changed() => match renewed {
+                    Ok(()) => { self.renew.mark_changed(); return End::Lost { was_up } }
+                    Err(_) => return End::NoOwner,
+                },
+                () = self.news.closed() => return End::NoOwner,
+            }
+        }
+    }
+}
+
+struct NoOwner;
+
+/// Why a connection is over.
+enum End {
+    NoOwner,
+    Lost { was_up: bool },
+}
