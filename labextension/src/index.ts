@@ -9,6 +9,7 @@ import type {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
 import {
   ICommandPalette,
   IToolbarWidgetRegistry,
@@ -29,6 +30,7 @@ import { asApiError, Model } from './model';
 import { Notebooks } from './notebooks';
 import { asSentence, showError } from './notify';
 import { makeOffers } from './offers';
+import { addPanel } from './panel';
 import { policyOf } from './policy';
 import { SuspendedKernels } from './running';
 import { HistorySource } from './source';
@@ -136,6 +138,29 @@ const plugin: JupyterFrontEndPlugin<IInfinijup> = {
   }
 };
 
+const history: JupyterFrontEndPlugin<void> = {
+  id: 'infinijup:history',
+  description: 'The History panel: snapshots of a notebook as a graph.',
+  autoStart: true,
+  requires: [IInfinijup],
+  optional: [ITranslator, ICommandPalette, ILabShell, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    infinijup: IInfinijup,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+    shell: ILabShell | null,
+    restorer: ILayoutRestorer | null
+  ) => {
+    const words = translator ?? nullTranslator;
+    addPanel(app, infinijup, words, shell, restorer);
+    palette?.addItem({
+      command: CommandIDs.compare,
+      category: words.load('infinijup').__('Kernel History')
+    });
+  }
+};
+
 const status: JupyterFrontEndPlugin<void> = {
   id: 'infinijup:status',
   description: 'State, GPU memory and last snapshot in the status bar.',
@@ -180,6 +205,11 @@ const running: JupyterFrontEndPlugin<void> = {
   }
 };
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [plugin, status, running];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [
+  plugin,
+  history,
+  status,
+  running
+];
 
 export default plugins;

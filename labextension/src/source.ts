@@ -8,38 +8,16 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 import type { ApiError } from './api';
+import type { IHistorySource, IHistoryState } from './history/source';
 import type { IKernelState, Model } from './model';
 import { asApiError } from './model';
-import type {
-  CommitView,
-  HistoryAnswer,
-  JobNews,
-  SessionView,
-  ThreadView
-} from './wire';
-
-/** What there is to show. */
-export interface IHistoryState {
-  /** `none`: there is no notebook, or its kernel is not a session. */
-  readonly status: 'none' | 'loading' | 'ready' | 'error';
-  readonly kernelId: string | null;
-  readonly path: string | null;
-  readonly session: SessionView | null;
-  readonly whyNot: string | null;
-  /** Newest first. */
-  readonly commits: readonly CommitView[];
-  readonly threads: readonly ThreadView[];
-  readonly job: JobNews | null;
-  /** Whether the daemon cannot be reached. */
-  readonly away: boolean;
-  readonly error: ApiError | null;
-}
+import type { HistoryAnswer } from './wire';
 
 /** How long news are gathered before the server is asked, in milliseconds. */
 const GATHER = 150;
 
 /** The source. */
-export class HistorySource implements IDisposable {
+export class HistorySource implements IHistorySource, IDisposable {
   constructor(private readonly _model: Model) {
     _model.changed.connect(this._onChanged, this);
     _model.awayChanged.connect(this._update, this);
