@@ -125,6 +125,8 @@ class InfinijupProvisioner(LocalProvisioner):
         self.view = view
         self._live = True
         self.connection_info = read_connection(from_wire(view["kernel"]["connection_file"]))
+        # The copy of an earlier server that was killed: the manager would find it right, and load nothing.
+        pathlib.Path(self.parent.connection_file).unlink(missing_ok=True)
         self.ip = self.connection_info["ip"]
 
     def notice(self, view: dict[str, Any]) -> None:
