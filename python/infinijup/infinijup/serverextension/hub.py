@@ -199,11 +199,18 @@ class Hub:
             provisioner.notice(view)
             provisioner.snapshot_before_restart = self.policy.server.before_restart
             self.swaps.state_is(kernel, view["state"])
-            wanted = self.policy.for_session()
-            if wanted is not None and not self.policy.is_same(view.get("policy"), wanted) and (before is None or "policy" not in before):
-                self.spawn(self.patch(view["id"], {"policy": wanted}))
+            self._apply_policy(view)
         if before is None or _worth_telling(before) != _worth_telling(view):
             self.news.tell({"type": "session", "kernel_id": kernel, "session": self.shown(view)})
+
+    def _apply_policy(self, view: dict[str, Any]) -> None:
+        """Once for each kernel: who changes a session's policy by other means afterwards means it."""
+        wanted = self.policy.for_session()
+        if wanted is None or view["id"] in self.policy.given:
+            return
+        self.policy.given.add(view["id"])
+        if not self.policy.is_same(view.get("policy"), wanted):
+            self.spawn(self.patch(view["id"], {"policy": wanted}))
 
     def removed(self, session: str) -> None:
         """A session is no more."""

@@ -80,7 +80,9 @@ class Keeper:
             # Nobody has heard its `starting`, and it will not say it again.
             kernel = self.kernels.get_kernel(kernel_id)
             view = getattr(kernel.provisioner, "view", None) or {}
-            busy = ((view.get("activity") or {}).get("state")) == "busy"
+            if view:
+                self.hub.keep(view)
+            busy = (view.get("activity") or {}).get("state") == "busy"
             kernel.execution_state = "busy" if busy else "idle"
 
     async def save_session(self, session_id: str, path: str, name: str | None, kind: str | None, kernel_id: str) -> dict[str, Any]:
@@ -175,7 +177,10 @@ class Keeper:
                     await self.hub.swaps.operate(kernel_id, "suspend", {})
                 except DaemonError as error:
                     self.log.warning("infinijup: kernel %s runs on: %s", kernel_id, error)
-            await self._detach(kernel_id)
+            try:
+                await self._detach(kernel_id)
+            except Exception as error:  # The server ends, whatever one kernel says to it.
+                self.log.error("infinijup: kernel %s could not be let go: %s", kernel_id, error, exc_info=error)
 
     async def _detach(self, kernel_id: str) -> None:
         kernel = self.kernels.get_kernel(kernel_id)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from infinijup.provisioner import InfinijupProvisioner
 from infinijup.serverextension import refusal
 
 _SECONDS = ("snapshot_every_s", "snapshot_after_idle_s", "suspend_after_idle_s")
@@ -69,9 +70,11 @@ class PolicyKeeper:
         self.file, self.log = file, log
         self.server = ServerPolicy()
         self.was_set = False
+        # Sessions that have been told.
+        self.given: set[str] = set()
+        InfinijupProvisioner.policy = None
         try:
-            self.server = ServerPolicy.of(json.loads(file.read_text()))
-            self.was_set = True
+            self._take(ServerPolicy.of(json.loads(file.read_text())))
         except FileNotFoundError:
             pass
         except Exception as error:  # A file that somebody edited must not keep the server from starting.
@@ -79,7 +82,7 @@ class PolicyKeeper:
 
     def set(self, policy: ServerPolicy) -> None:
         """From now on, and after a restart."""
-        self.server, self.was_set = policy, True
+        self._take(policy)
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft = self.file.with_suffix(".new")
@@ -87,6 +90,11 @@ class PolicyKeeper:
             os.replace(draft, self.file)
         except OSError as error:
             self.log.warning("infinijup: the settings hold until the server ends; they cannot be kept: %s", error)
+
+    def _take(self, policy: ServerPolicy) -> None:
+        self.server, self.was_set = policy, True
+        # New sessions begin with it.
+        InfinijupProvisioner.policy = self.for_session()
 
     def for_session(self) -> dict[str, Any] | None:
         """What the daemon does; None if nobody has set anything, so that sessions stay as they are."""

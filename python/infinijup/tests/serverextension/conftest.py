@@ -52,7 +52,7 @@ else:
     def rest(jp_fetch):
         """`await rest("POST", "snapshot", {…})`: status and answer."""
 
-        async def ask(method, path, body=None, **params):
+        async def ask(method, path, body=None, /, **params):
             answer = await jp_fetch(
                 *f"infinijup/{path}".split("/"),
                 method=method,

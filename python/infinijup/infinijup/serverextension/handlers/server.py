@@ -45,5 +45,6 @@ class PolicyHandler(Handler):
         self.hub.policy.set(policy)
         wanted = self.hub.policy.for_session()
         sessions = set(self.hub.kernels().values())
+        self.hub.policy.given |= sessions
         await asyncio.gather(*(self.hub.patch(session, {"policy": wanted}) for session in sessions))
         return {"policy": asdict(policy)}
