@@ -20,7 +20,8 @@ import {
   untag
 } from './actions/snapshot';
 import { showDoctor } from './doctor';
-import { cut, nameOf, shortId, time } from './format';
+import { cut, nameOf, time } from './format';
+import { firstLine, shortId } from './history/format';
 import { branchIcon, resumeIcon, snapshotIcon, suspendIcon } from './icons';
 import type { IKernelState } from './model';
 import { asApiError } from './model';
@@ -38,6 +39,8 @@ type Args = ReadonlyPartialJSONObject;
 interface ICommand {
   id: string;
   label: string;
+  /** What it is called where a snapshot is given. */
+  short?: string;
   caption: string;
   icon?: LabIcon;
   /** The arguments beside `kernel_id`, by name and description. */
@@ -170,6 +173,7 @@ export function addCommands(deps: IDeps): Restorer {
     {
       id: CommandIDs.tag,
       label: trans.__('Tag a Snapshot…'),
+      short: trans.__('Tag…'),
       caption: trans.__('Give a snapshot a name that leads to it'),
       args: {
         ...commit,
@@ -188,6 +192,7 @@ export function addCommands(deps: IDeps): Restorer {
     {
       id: CommandIDs.remove,
       label: trans.__('Delete Snapshots…'),
+      short: trans.__('Delete…'),
       caption: trans.__('Delete snapshots from the history'),
       args: {
         commits: {
@@ -235,7 +240,10 @@ export function addCommands(deps: IDeps): Restorer {
   for (const command of commands) {
     const target = (args: Args) => notebooks.meant(args);
     app.commands.addCommand(command.id, {
-      label: command.label,
+      label: args =>
+        args.commit || args.commits
+          ? (command.short ?? command.label)
+          : command.label,
       caption: command.caption,
       icon: command.icon,
       describedBy: {
@@ -298,7 +306,7 @@ function addOthers(deps: IDeps): void {
     execute: args => untag(deps, String(args.name))
   });
   app.commands.addCommand(CommandIDs.copyId, {
-    label: trans.__('Copy the Id of a Snapshot'),
+    label: trans.__('Copy Id'),
     caption: trans.__('Copy the id for the command line or the magic'),
     icon: copyIcon,
     describedBy: one('commit', trans.__('The id of a snapshot')),
@@ -331,7 +339,7 @@ function lineOf(commit: CommitView): string {
     [
       time(commit.time, new Date()),
       name === shortId(commit.id) ? name : `${name} (${shortId(commit.id)})`,
-      what === name ? '' : what.trim().split('\n', 1)[0]
+      what === name ? '' : firstLine(what)
     ]
       .filter(part => part)
       .join(' · '),

@@ -4,7 +4,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
 import type { ICellChanges } from './changes';
 import { isEmpty } from './changes';
-import { cut, nameOf, text, time } from './format';
+import { cut, nameOf, time } from './format';
+import { plain } from './history/format';
 import type { CommitView, Text } from './wire';
 
 /** What is brought back. */
@@ -222,7 +223,7 @@ export async function askForce(
         '%1 files were changed from outside the kernel since the snapshot:',
         files.length
       ),
-      files.map(text),
+      files.map(plain),
       trans.__('They are kept in the automatic snapshot that is taken first.')
     ),
     buttons: [

@@ -182,6 +182,6 @@ function progressOf(job: JobNews): number | null {
 
 function stepLine(begin: string, job: JobNews): string {
   const share = progressOf(job);
-  const percent = share === null ? '' : ` ${Math.floor(share * 100)} %`;
+  const percent = share === null ? '' : ` ${Math.floor(share * 100)}\u00a0%`;
   return job.step ? `${begin} (${job.step}${percent})` : begin + percent;
 }

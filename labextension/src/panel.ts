@@ -61,7 +61,8 @@ export function addPanel(
 
   const isEnabled = () => !!notebooks.current?.state.session;
   app.commands.addCommand(CommandIDs.compare, {
-    label: trans.__('Compare Snapshots…'),
+    label: args =>
+      args.a ? trans.__('Compare') : trans.__('Compare the Last Snapshots'),
     caption: trans.__(
       'Show what changed between two snapshots: cells, variables, files, memory'
     ),

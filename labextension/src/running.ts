@@ -10,7 +10,7 @@ import { deleteIcon } from '@jupyterlab/ui-components';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 import type { IDeps } from './actions/deps';
-import { baseName } from './format';
+import { baseName } from './history/format';
 import { suspendIcon } from './icons';
 import { asApiError } from './model';
 import { showError } from './notify';

@@ -4,7 +4,8 @@ import { TextItem } from '@jupyterlab/statusbar';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import React from 'react';
-import { bytes, time } from './format';
+import { time } from './format';
+import { size } from './history/format';
 import type { IKernelState } from './model';
 import type { Notebooks } from './notebooks';
 import { CommandIDs } from './tokens';
@@ -56,7 +57,7 @@ export function statusLine(
     : (states[session.state] ?? session.state);
   const parts = [trans.__('Session: %1', state)];
   if (session.vram_bytes) {
-    parts.push(trans.__('GPU %1', bytes(session.vram_bytes)));
+    parts.push(trans.__('GPU %1', size(session.vram_bytes)));
   }
   if (kernel.last) {
     parts.push(trans.__('snapshot %1', time(kernel.last.time, now)));

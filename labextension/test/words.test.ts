@@ -1,37 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { cellChanges, isEmpty, outputsOf } from '../src/changes';
-import { bytes, cut, micros, nameOf, text } from '../src/format';
+import { cut, nameOf, time } from '../src/format';
 import { policyOf } from '../src/policy';
 
 describe('words for people', () => {
-  it('writes sizes', () => {
-    const cases: [number, string][] = [
-      [0, '0 B'],
-      [999, '999 B'],
-      [1000, '1.0 kB'],
-      [9949, '9.9 kB'],
-      [9951, '10 kB'],
-      [999_499, '999 kB'],
-      [999_500, '1.0 MB'],
-      [536_870_912, '537 MB'],
-      [24e9, '24 GB'],
-      [5e15, '5000 TB']
-    ];
-    for (const [count, words] of cases) {
-      assert.equal(bytes(count), words);
-    }
-  });
-
-  it('writes durations', () => {
-    assert.equal(micros(900), '900 µs');
-    assert.equal(micros(1200), '1.2 ms');
-    assert.equal(micros(80_400), '80 ms');
-    assert.equal(micros(1_234_000), '1.2 s');
-    assert.equal(micros(42_000_000), '42 s');
-    assert.equal(micros(180_000_000), '3 min');
-  });
-
   it('names a snapshot by its label, a tag or its id', () => {
     const commit = {
       id: '3f2a99887766',
@@ -45,13 +18,18 @@ describe('words for people', () => {
     };
     assert.equal(nameOf({ ...commit, label: '<b>bold</b>' }), '<b>bold</b>');
     assert.equal(nameOf(commit), 'good');
-    assert.equal(nameOf({ ...commit, tags: [] }), '3f2a9988');
-    assert.equal(nameOf('3f2a99887766'), '3f2a9988');
+    assert.equal(nameOf({ ...commit, tags: [] }), '3f2a998877');
+    assert.equal(nameOf('3f2a99887766'), '3f2a998877');
   });
 
-  it('shows paths that are not text, and cuts between characters', () => {
-    assert.equal(text({ hex: '636166e9' }), 'caf\ufffd');
-    assert.equal(text('café'), 'café');
+  it('says the day of what was not today', () => {
+    const now = new Date(2026, 10, 15, 12, 0);
+    assert.match(time(new Date(2026, 10, 15, 9, 5).toISOString(), now), /^0?9/);
+    assert.match(time(new Date(2026, 10, 9, 9, 5).toISOString(), now), /Nov/);
+    assert.equal(time('never', now), 'never');
+  });
+
+  it('cuts between characters', () => {
     assert.equal(cut('🙂🙂🙂🙂', 3), '🙂🙂…');
   });
 });

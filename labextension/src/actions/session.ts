@@ -1,6 +1,7 @@
 /** Branching, suspending and resuming. */
 import { contentOf, saveIfDirty } from '../document';
-import { baseName, bytes, cut } from '../format';
+import { cut } from '../format';
+import { baseName, size } from '../history/format';
 import type { ITarget } from '../notebooks';
 import { follow } from '../notify';
 import { CommandIDs } from '../tokens';
@@ -66,12 +67,12 @@ export async function suspend(
       message: outcome.freed_vram_bytes
         ? trans.__(
             'Kernel suspended: %1 of GPU memory and %2 of memory freed. Running a cell brings it back.',
-            bytes(outcome.freed_vram_bytes),
-            bytes(outcome.freed_bytes)
+            size(outcome.freed_vram_bytes),
+            size(outcome.freed_bytes)
           )
         : trans.__(
             'Kernel suspended: %1 of memory freed. Running a cell brings it back.',
-            bytes(outcome.freed_bytes)
+            size(outcome.freed_bytes)
           ),
       actions: [
         {
@@ -101,7 +102,7 @@ export async function resume(
       message: session.vram_bytes
         ? trans.__(
             'Kernel resumed, with %1 of GPU memory.',
-            bytes(session.vram_bytes)
+            size(session.vram_bytes)
           )
         : trans.__('Kernel resumed.')
     })

@@ -2,7 +2,7 @@
 import type { Notification } from '@jupyterlab/apputils';
 import { askDelete, askText } from '../dialogs';
 import { contentOf, saveIfDirty } from '../document';
-import { bytes, micros, shortId } from '../format';
+import { duration, shortId, size } from '../history/format';
 import { asApiError } from '../model';
 import type { ITarget } from '../notebooks';
 import { follow, showError } from '../notify';
@@ -47,17 +47,22 @@ function taken(
   label?: string
 ): string {
   const id = label || shortId(outcome.commit);
-  const size = bytes(outcome.new_bytes);
-  const pause = micros(outcome.frozen_us);
+  const stored = size(outcome.new_bytes);
+  const pause = duration(outcome.frozen_us);
   const line = outcome.gpu_paused_us
     ? trans.__(
         'Snapshot %1 taken: %2 new, kernel paused %3, GPU %4.',
         id,
-        size,
+        stored,
         pause,
-        micros(outcome.gpu_paused_us)
+        duration(outcome.gpu_paused_us)
       )
-    : trans.__('Snapshot %1 taken: %2 new, kernel paused %3.', id, size, pause);
+    : trans.__(
+        'Snapshot %1 taken: %2 new, kernel paused %3.',
+        id,
+        stored,
+        pause
+      );
   return [line, ...outcome.warnings].join(' ');
 }
 
