@@ -19,6 +19,8 @@ from typing import Any
 REQUEST, REPLY = "infinijup_request", "infinijup_reply"
 EVERYBODY = "*"
 _NAP = 0.25
+# Nobody hears what is said on iopub before they have subscribed, so a request is said again. The daemon knows it by its id.
+_NAPS_BETWEEN = 12
 
 
 class AskError(Exception):
@@ -78,9 +80,7 @@ class Line:
             self.waiting[asked] = None
         try:
             content = {"id": asked, "do": do, **{name: value for name, value in arguments.items() if value is not None}}
-            parent = self.kernel.get_parent()
-            self.kernel.session.send(self.kernel.iopub_socket, REQUEST, content, parent=parent, ident=REQUEST.encode())
-            answer = self._wait(asked, seconds)
+            answer = self._wait(content, seconds)
         finally:
             with self.guard:
                 del self.waiting[asked]
@@ -94,10 +94,20 @@ class Line:
             raise AskError(error.get("message", "no reason was given"), error.get("code", ""), error.get("hint"))
         return answer.get("result")
 
-    def _wait(self, asked: str, seconds: float) -> dict[str, Any] | None:
+    def _wait(self, content: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         naps, most = 0, max(1, round(seconds / _NAP))
-        with self.guard:
-            while self.waiting[asked] is None and naps < most:
-                # Woken up by somebody else's answer is no nap.
-                naps += not self.guard.wait(_NAP)
-            return self.waiting[asked]
+        while naps < most:
+            if naps % _NAPS_BETWEEN == 0:
+                self._send(content)
+            with self.guard:
+                if (answer := self.waiting[content["id"]]) is not None:
+                    return answer
+                # Woken up by somebody else's answer is no nap, and no reason to say it again.
+                while self.guard.wait(_NAP) and self.waiting[content["id"]] is None:
+                    pass
+            naps += 1
+        return self.waiting[content["id"]]
+
+    def _send(self, content: dict[str, Any]) -> None:
+        parent = self.kernel.get_parent()
+        self.kernel.session.send(self.kernel.iopub_socket, REQUEST, content, parent=parent, ident=REQUEST.encode())

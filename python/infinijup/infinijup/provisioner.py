@@ -42,6 +42,8 @@ SWAPS = frozenset({"rollback", "suspend", "resume", "restart", "branch", "start"
 
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 _POLL = 0.1
+# How long another operation may be in the way of a signal.
+_PATIENCE = 10.0
 
 
 class InfinijupProvisioner(LocalProvisioner):
@@ -64,7 +66,6 @@ class InfinijupProvisioner(LocalProvisioner):
 
     _live = False
     _again = False
-    _detached = False
     _wanted: dict[str, Any]
 
     def __init__(self, **kwargs: Any) -> None:
@@ -134,34 +135,69 @@ class InfinijupProvisioner(LocalProvisioner):
         self.view = view
 
     async def _find_or_start(self, cmd: list[str], kwargs: dict[str, Any], again: bool) -> dict[str, Any]:
-        sessions = (await self.daemon.get("/v1/sessions"))["sessions"]
+        # Root sees everybody's.
+        sessions = [view for view in (await self.daemon.get("/v1/sessions"))["sessions"] if view["owner_uid"] == os.getuid()]
         own = next((view for view in sessions if self._is_own(view)), None)
-        if own is not None and own["state"] in ("starting", "running", "suspended") and not again:
+        while own is not None and own["state"] == "starting":
+            await asyncio.sleep(_POLL)
+            own = await self.daemon.get(target("sessions", own["id"]))
+        if own is not None and own["state"] in ("running", "suspended") and not again:
             return own
-        notebook = self._notebook(kwargs)
-        found = own or self._of_notebook(sessions, notebook)
         env = kwargs.get("env") or dict(os.environ)
-        name = found["name"] if found else launch.free_name(self._wish(notebook), (view["name"] for view in sessions), self.kernel_id)
-        body: dict[str, Any] = {
-            "start": {
-                "type": "kernel",
-                "spec": self.parent.kernel_name,
-                "argv": [to_wire(word) for word in launch.prepared(cmd, env)],
-                "interrupt_mode": self.kernel_spec.interrupt_mode,
-                "language": self.kernel_spec.language,
-            },
-            "env": launch.environment(env, name),
-            "cwd": to_wire(str(self.cwd)),
+        notebook = self._notebook(env)
+        start = {
+            "type": "kernel",
+            "spec": self.parent.kernel_name,
+            "argv": [to_wire(word) for word in launch.prepared(cmd, env)],
+            "interrupt_mode": self.kernel_spec.interrupt_mode,
+            "language": self.kernel_spec.language or None,
         }
-        labels = self._labels(notebook)
-        if found is not None:
-            await self.daemon.patch(target("sessions", found["id"]), {"labels": labels, "notebook": notebook and to_wire(notebook)})
-            return await self.daemon.post(target("sessions", found["id"], "restart"), body)
-        body |= {"name": name, "labels": labels, "network": self.network, "outside": self.outside and self.network == "private"}
-        body |= {"files": launch.files_wish(self.files), "gpus": launch.gpus_wish(self.gpus)}
-        body |= {"memory_limit": launch.size(self.memory_limit), "workspace": self.workspace and to_wire(self.workspace)}
-        body |= {"notebook": notebook and to_wire(notebook), "policy": self.policy}
-        return await self.daemon.post("/v1/sessions", body)
+        if own is not None:
+            return await self._restart(own, start, env, notebook)
+        left = self._of_notebook(sessions, notebook)
+        if left is not None:
+            try:
+                return await self._restart(left, start, env, notebook)
+            except DaemonAway:
+                raise
+            except DaemonError as error:
+                self.log.warning("Kernel %s begins a new history, session %s cannot go on: %s", self.kernel_id, left["name"], error)
+                await self.daemon.patch(target("sessions", left["id"]), {"labels": {KERNEL_ID: None}})
+        return await self._start(start, env, notebook, [view["name"] for view in sessions])
+
+    async def _restart(self, found: dict[str, Any], start: dict[str, Any], env: dict[str, str], notebook: str | None) -> dict[str, Any]:
+        """The command anew in a session that is there: same name, same ports, same history."""
+        patch: dict[str, Any] = {"labels": self._labels(notebook)}
+        if notebook:
+            patch["notebook"] = to_wire(notebook)
+        await self.daemon.patch(target("sessions", found["id"]), patch)
+        body = {"start": start, "env": launch.environment(env, found["name"]), "cwd": to_wire(str(self.cwd)), "grace_ms": 0}
+        return await self.daemon.post(target("sessions", found["id"], "restart"), body)
+
+    async def _start(self, start: dict[str, Any], env: dict[str, str], notebook: str | None, taken: list[str]) -> dict[str, Any]:
+        wish = pathlib.PurePath(notebook).stem if notebook else self.parent.kernel_name
+        body = {
+            "start": start,
+            "cwd": to_wire(str(self.cwd)),
+            "labels": self._labels(notebook),
+            "network": self.network,
+            "outside": self.outside and self.network == "private",
+            "files": launch.files_wish(self.files),
+            "gpus": launch.gpus_wish(self.gpus),
+            "memory_limit": launch.size(self.memory_limit),
+            "workspace": to_wire(self.workspace) if self.workspace else None,
+            "notebook": to_wire(notebook) if notebook else None,
+            "policy": self.policy,
+        }
+        name = launch.free_name(wish, taken, self.kernel_id)
+        try:
+            return await self.daemon.post("/v1/sessions", {**body, "name": name, "env": launch.environment(env, name)})
+        except DaemonError as error:
+            if error.status != 409:
+                raise
+            # Somebody else was given that name meanwhile.
+            name = f"{name}-{self.kernel_id[:8]}"
+            return await self.daemon.post("/v1/sessions", {**body, "name": name, "env": launch.environment(env, name)})
 
     def _is_own(self, view: dict[str, Any]) -> bool:
         return view["id"] == self.session_id or view.get("labels", {}).get(KERNEL_ID) == self.kernel_id
@@ -183,9 +219,9 @@ class InfinijupProvisioner(LocalProvisioner):
                 return view
         return None
 
-    def _notebook(self, kwargs: dict[str, Any]) -> str | None:
+    def _notebook(self, env: dict[str, str]) -> str | None:
         """The document, if there is one on this machine. Consoles have a name too, but no file."""
-        name = (kwargs.get("env") or {}).get("JPY_SESSION_NAME")
+        name = env.get("JPY_SESSION_NAME")
         if not name:
             return None
         path = os.path.join(self._root() or str(self.cwd), name)
@@ -202,9 +238,6 @@ class InfinijupProvisioner(LocalProvisioner):
             labels[ROOT] = root
             labels[PATH] = pathlib.PurePath(notebook).relative_to(root).as_posix()
         return labels
-
-    def _wish(self, notebook: str | None) -> str:
-        return pathlib.PurePath(notebook).stem if notebook else self.parent.kernel_name
 
     def _check_transport(self) -> None:
         policy = getattr(self.parent, "transport_encryption", "disabled")
@@ -237,6 +270,7 @@ class InfinijupProvisioner(LocalProvisioner):
             if error.status != 404:
                 return None
             self.log.warning("Session %s of kernel %s was removed", self.session_id, self.kernel_id)
+            self.session_id = self.view = None
             return 1
         if self.swapping:
             return None
@@ -252,7 +286,7 @@ class InfinijupProvisioner(LocalProvisioner):
             return
         if not self._live or signum == 0:
             return
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + _PATIENCE
         while True:
             try:
                 await self.daemon.post(target("sessions", self.session_id, "signal"), {"signal": int(signum)}, wait=False)
@@ -278,6 +312,11 @@ class InfinijupProvisioner(LocalProvisioner):
 
     # Ending.
 
+    async def shutdown_requested(self, restart: bool = False) -> None:
+        """The manager has asked the kernel to end, and is about to wait for that. One that sleeps has no ears."""
+        if self.session_id is not None and await self.poll() is None and self.state == "suspended":
+            self._live = False
+
     async def terminate(self, restart: bool = False) -> None:
         if self.session_id is None:
             await super().terminate(restart)
@@ -291,16 +330,23 @@ class InfinijupProvisioner(LocalProvisioner):
             await self._stop(grace=0.0)
 
     async def _stop(self, grace: float) -> None:
-        """Ends the processes. The session stays, with its history; suspended, it has none that could end."""
+        """Ends the processes. The session stays, with its history; one that sleeps has none, and goes on sleeping."""
         if not self._live:
             return
+        await self.poll()
         if self.state == "suspended":
             self._live = False
             return
-        try:
-            self.notice(await self.daemon.post(target("sessions", self.session_id, "stop"), {"grace_ms": int(grace * 1000)}))
-        except DaemonError as error:
-            self.log.warning("Kernel %s was not stopped: %s", self.kernel_id, error)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self.notice(await self.daemon.post(target("sessions", self.session_id, "stop"), {"grace_ms": int(grace * 1000)}))
+                return
+            except DaemonError as error:
+                if not is_busy(error) or time.monotonic() >= deadline:
+                    self.log.warning("Kernel %s was not stopped: %s", self.kernel_id, error)
+                    return
+            await asyncio.sleep(_POLL)
 
     async def cleanup(self, restart: bool = False) -> None:
         """The manager has done with the process; with `restart` it launches the next one."""
@@ -316,9 +362,13 @@ class InfinijupProvisioner(LocalProvisioner):
         """The server goes, the kernel stays: from now on the manager ends nothing."""
         if self.session_id is None:
             return
-        self._detached = True
-        self.parent.stop_restarter()
-        self.parent._owns_kernel = False
+        manager = self.parent
+        manager.stop_restarter()
+        # Not `_owns_kernel = False`: then a shutdown would leave its own future without an end.
+        manager.shutdown_kernel = _leave_alone
+        # What a shutdown would have cleaned up. ZeroMQ's context waits for the socket when the process ends.
+        manager._close_control_socket()
+        manager.cleanup_connection_file()
 
     async def get_provisioner_info(self) -> dict[str, Any]:
         return {**await super().get_provisioner_info(), "session_id": self.session_id}
@@ -327,6 +377,10 @@ class InfinijupProvisioner(LocalProvisioner):
         await super().load_provisioner_info(provisioner_info)
         self.session_id = provisioner_info.get("session_id")
         self._live = self.session_id is not None
+
+
+def _leave_alone(now: bool = False, restart: bool = False) -> None:
+    """What shutting down comes to for a kernel that is no longer the manager's."""
 
 
 def is_busy(error: DaemonError) -> bool:

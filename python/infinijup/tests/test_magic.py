@@ -74,6 +74,14 @@ def test_mistakes_ask_nobody(kernel):
     assert kernel.asked == []
 
 
+def test_what_nobody_heard_is_said_again_with_the_same_id(kernel):
+    kernel.answers["status"] = lambda _: VIEW if len(kernel.asked) > 1 else None
+    _, reply = kernel.run("%infinijup status")
+    assert reply["status"] == "ok"
+    first, second = kernel.asked
+    assert first == second
+
+
 def test_silence_ends(kernel):
     kernel.answers["status"] = None
     _, reply = kernel.run("magic._SHORT = 0.5\nmagic.InfinijupMagics.ask.__defaults__ = (0.5,)\n%infinijup snapshot")
