@@ -283,7 +283,7 @@ class TextBody extends Body implements Dialog.IBodyWidget<string> {
 
   protected render(): JSX.Element {
     return (
-      <label>
+      <label className="jp-Infinijup-text">
         {this._label}
         <input
           type="text"

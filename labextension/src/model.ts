@@ -86,9 +86,9 @@ export class Model implements IDisposable {
     return this._restored;
   }
 
-  /** A session changed, of whatever kernel or of none. */
-  get sessionsChanged(): ISignal<this, void> {
-    return this._sessionsChanged;
+  /** A session changed, of whatever kernel or of none; `null` if any may have. */
+  get sessionChanged(): ISignal<this, SessionView | null> {
+    return this._sessionChanged;
   }
 
   /** Something that happens by itself went wrong: an automatic snapshot, say. */
@@ -259,7 +259,7 @@ export class Model implements IDisposable {
         this._keep(kernelId, withSession(history, session));
       }
     }
-    this._sessionsChanged.emit();
+    this._sessionChanged.emit(session);
   }
 
   private _onSnapshot(kernelId: string | null, commit: CommitView): void {
@@ -290,7 +290,7 @@ export class Model implements IDisposable {
       }
       void this.refresh(kernelId);
     }
-    this._sessionsChanged.emit();
+    this._sessionChanged.emit(null);
   }
 
   private _setAway(away: boolean): void {
@@ -318,7 +318,7 @@ export class Model implements IDisposable {
   private readonly _jobChanged = new Signal<this, IJobChange>(this);
   private readonly _warned = new Signal<this, IWarning>(this);
   private readonly _restored = new Signal<this, IRestored>(this);
-  private readonly _sessionsChanged = new Signal<this, void>(this);
+  private readonly _sessionChanged = new Signal<this, SessionView | null>(this);
   private readonly _awayChanged = new Signal<this, boolean>(this);
   private _away = false;
   private _isDisposed = false;

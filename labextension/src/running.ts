@@ -1,8 +1,8 @@
 /**
  * The section "Suspended kernels" of the Running panel.
  *
- * It lists sessions without processes that can be brought back. The list is asked for when the panel asks, and when an
- * event says that a session changed; not on a timer.
+ * It lists sessions without processes that can be brought back. The list is asked for when the page has opened its stream
+ * of events, and again when an event says that a session was suspended or is not any longer; not on a timer.
  */
 import type { IRunningSessions } from '@jupyterlab/running';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -12,9 +12,10 @@ import { Signal } from '@lumino/signaling';
 import type { IDeps } from './actions/deps';
 import { baseName } from './history/format';
 import { suspendIcon } from './icons';
+import type { Model } from './model';
 import { asApiError } from './model';
 import { showError } from './notify';
-import type { ListedSession } from './wire';
+import type { ListedSession, SessionView } from './wire';
 
 /** How long news are gathered before the list is asked for again, in milliseconds. */
 const GATHER = 300;
@@ -37,7 +38,7 @@ export class SuspendedKernels implements IRunningSessions.IManager {
     this.shutdownAllConfirmationText = trans.__(
       'Delete all suspended kernels? What they hold in memory is lost; their notebooks stay.'
     );
-    _deps.model.sessionsChanged.connect(this._onChanged, this);
+    _deps.model.sessionChanged.connect(this._onChanged, this);
   }
 
   get runningChanged(): ISignal<this, void> {
@@ -49,7 +50,6 @@ export class SuspendedKernels implements IRunningSessions.IManager {
   }
 
   refreshRunning(): void {
-    this._asked = true;
     void this._load();
   }
 
@@ -92,8 +92,12 @@ export class SuspendedKernels implements IRunningSessions.IManager {
     await this._load();
   }
 
-  private _onChanged(): void {
-    if (this._asked && this._timer === undefined) {
+  private _onChanged(_: Model, session: SessionView | null): void {
+    const listed = this._sessions.some(one => one.id === session?.id);
+    if (session && listed === (session.state === 'suspended')) {
+      return;
+    }
+    if (this._timer === undefined) {
       this._timer = setTimeout(() => {
         this._timer = undefined;
         void this._load();
@@ -113,6 +117,5 @@ export class SuspendedKernels implements IRunningSessions.IManager {
 
   private readonly _runningChanged = new Signal<this, void>(this);
   private _sessions: ListedSession[] = [];
-  private _asked = false;
   private _timer: ReturnType<typeof setTimeout> | undefined;
 }
