@@ -3,9 +3,9 @@
  */
 import React from 'react';
 import type { CommitView } from '../wire';
-import { kindOf } from './commits';
+import { isInteresting, kindOf } from './commits';
 import { Details } from './details';
-import { fullTime, relativeTime } from './format';
+import { cardTime, fullTime } from './format';
 import { Icon } from './icons';
 import type { IScene } from './scene';
 import {
@@ -92,7 +92,9 @@ export function Card(props: {
   const cell = cellText(commit);
   const thread = bearings.threads.get(commit.thread);
   const foreign =
-    bearings.thread !== null && commit.thread !== bearings.thread
+    bearings.thread !== null &&
+    commit.thread !== bearings.thread &&
+    !bearings.heads.has(commit.id)
       ? thread
         ? threadTitle(thread)
         : commit.thread
@@ -107,7 +109,12 @@ export function Card(props: {
           >
             <Icon name={kindOf(commit)} />
           </span>
-          <span className="jp-InfinijupHistory-title" title={title}>
+          <span
+            className={`jp-InfinijupHistory-title${
+              isInteresting(commit, bearings) ? '' : ' jp-mod-automatic'
+            }`}
+            title={title}
+          >
             {title}
           </span>
           <time
@@ -115,24 +122,20 @@ export function Card(props: {
             dateTime={commit.time}
             title={fullTime(time, locale)}
           >
-            {relativeTime(time, now, locale)}
+            {cardTime(time, now, locale)}
           </time>
         </div>
         <div className="jp-InfinijupHistory-second">
-          {cell ? (
-            <code className="jp-InfinijupHistory-cell">{cell}</code>
-          ) : (
-            <span>{reasonText(commit.reason, trans)}</span>
-          )}
+          <code className="jp-InfinijupHistory-cell">{cell}</code>
           {foreign && (
             <span className="jp-InfinijupHistory-foreign">{foreign}</span>
           )}
         </div>
         <div className="jp-InfinijupHistory-third">
           <Chips commit={commit} scene={scene} />
-          {figures(commit, trans).map((text, index) => (
-            <span key={index}>{text}</span>
-          ))}
+          <span className="jp-InfinijupHistory-figures">
+            {figures(commit, trans).join(' · ')}
+          </span>
         </div>
       </div>
       {open && (

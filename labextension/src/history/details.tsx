@@ -137,7 +137,6 @@ export function Details(props: {
     return () => observer.disconnect();
   }, [onMeasure]);
   const path = bearings.threads.get(commit.thread)?.path;
-  const foreign = path && commit.thread !== bearings.thread ? path : null;
   return (
     <div
       ref={element}
@@ -170,6 +169,21 @@ export function Details(props: {
             <dd>{value}</dd>
           </React.Fragment>
         ))}
+        {path && (
+          <>
+            <dt>{trans.__('Notebook')}</dt>
+            <dd>
+              <button
+                type="button"
+                className="jp-InfinijupHistory-link"
+                title={trans.__('Open %1', path)}
+                onClick={() => actions.run('open', { path })}
+              >
+                {path}
+              </button>
+            </dd>
+          </>
+        )}
       </dl>
       {commit.tags.length > 0 && (
         <ul
@@ -191,15 +205,6 @@ export function Details(props: {
             </li>
           ))}
         </ul>
-      )}
-      {foreign && (
-        <button
-          type="button"
-          className="jp-InfinijupHistory-link"
-          onClick={() => actions.run('open', { path: foreign })}
-        >
-          {trans.__('Open %1', foreign)}
-        </button>
       )}
       {commit.cell?.source && (
         <pre

@@ -74,6 +74,22 @@ export function relativeTime(then: Date, now: Date, locale?: string): string {
   return format.format(0, 'second');
 }
 
+/** The time on a card, which stands under its day: how long ago in the last hour, else the hour and the minute. */
+export function cardTime(then: Date, now: Date, locale?: string): string {
+  const seconds = (now.getTime() - then.getTime()) / 1000;
+  if (seconds >= 3600) {
+    return clock(then, locale);
+  }
+  const format = cached(
+    `narrow ${locale}`,
+    () =>
+      new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'narrow' })
+  );
+  return seconds < 60
+    ? format.format(0, 'second')
+    : format.format(-Math.floor(seconds / 60), 'minute');
+}
+
 /** The hour and the minute. */
 export function clock(time: Date, locale?: string): string {
   return cached(
@@ -89,7 +105,7 @@ export function fullTime(time: Date, locale?: string): string {
     `full ${locale}`,
     () =>
       new Intl.DateTimeFormat(locale, {
-        dateStyle: 'full',
+        dateStyle: 'medium',
         timeStyle: 'medium'
       })
   ).format(time);

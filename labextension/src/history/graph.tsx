@@ -9,8 +9,9 @@ import { colourClass } from './palette';
 const GAP = 14;
 /** From the edge to the first lane, and from the last one to the card. */
 const EDGE = 11;
-/** The graph is not wider than this; many lanes are drawn closer together. */
-const WIDEST = 92;
+/** The graph takes no more of the panel than this; many lanes are drawn closer together. */
+const SHARE = 0.26;
+const WIDEST = 120;
 
 /** Where the lanes are. */
 export interface IGrid {
@@ -18,10 +19,11 @@ export interface IGrid {
   readonly width: number;
 }
 
-/** The grid for a number of lanes. */
-export function gridFor(lanes: number): IGrid {
+/** The grid for a number of lanes in a panel of some width. */
+export function gridFor(lanes: number, panel: number): IGrid {
   const gaps = Math.max(0, lanes - 1);
-  const gap = Math.min(GAP, (WIDEST - 2 * EDGE) / Math.max(1, gaps));
+  const widest = Math.min(WIDEST, SHARE * panel);
+  const gap = Math.min(GAP, (widest - 2 * EDGE) / Math.max(1, gaps));
   return { gap, width: 2 * EDGE + gaps * gap };
 }
 

@@ -42,7 +42,7 @@ export function HistoryList(props: IListProps): JSX.Element {
   const { trans } = scene;
   const scroller = React.useRef<HTMLDivElement>(null);
   const [details, setDetails] = React.useState(0);
-  const [view, setView] = React.useState({ top: 0, height: 600 });
+  const [view, setView] = React.useState({ top: 0, height: 600, width: 240 });
   const [activeKey, setActiveKey] = React.useState<string | null>(null);
   const wantsFocus = React.useRef(false);
 
@@ -51,7 +51,10 @@ export function HistoryList(props: IListProps): JSX.Element {
     () => offsets(rows, openKey, details),
     [rows, openKey, details]
   );
-  const grid = React.useMemo(() => gridFor(lanes.width), [lanes.width]);
+  const grid = React.useMemo(
+    () => gridFor(lanes.width, view.width),
+    [lanes.width, view.width]
+  );
   const [first, last] = visibleRange(starts, view.top, view.height);
 
   let active = rows.findIndex(row => row.key === activeKey);
@@ -65,9 +68,11 @@ export function HistoryList(props: IListProps): JSX.Element {
       return;
     }
     const look = (): void => {
-      const { scrollTop: top, clientHeight: height } = node;
+      const { scrollTop: top, clientHeight: height, clientWidth: width } = node;
       setView(was =>
-        was.height === height && was.top === top ? was : { top, height }
+        was.height === height && was.top === top && was.width === width
+          ? was
+          : { top, height, width }
       );
     };
     look();
@@ -134,7 +139,7 @@ export function HistoryList(props: IListProps): JSX.Element {
     if (node) {
       const { scrollTop: top, clientHeight: height } = node;
       node.scrollTop = scrollTo(starts, index, top, height);
-      setView({ top: node.scrollTop, height });
+      setView(was => ({ ...was, top: node.scrollTop }));
     }
   };
 
@@ -328,7 +333,7 @@ const RowView = React.memo(function RowView(props: IRowProps): JSX.Element {
       >
         {graph}
         <Icon name={row.open ? 'open' : 'closed'} />
-        <span>{foldText(row.commits.length, trans)}</span>
+        <span>{trans.__('%1 automatic', row.commits.length)}</span>
       </div>
     );
   }

@@ -20,19 +20,19 @@ export function reasonText(reason: string, trans: TranslationBundle): string {
     case 'manual':
       return trans.__('Snapshot');
     case 'before-cell':
-      return trans.__('Before a cell');
+      return trans.__('Before cell');
     case 'after-cell':
-      return trans.__('After a cell');
+      return trans.__('After cell');
     case 'interval':
-      return trans.__('At regular times');
+      return trans.__('Timed');
     case 'idle':
-      return trans.__('When idle');
+      return trans.__('Idle');
     case 'before-rollback':
-      return trans.__('Before a restore');
+      return trans.__('Before restore');
     case 'rollback':
       return trans.__('Restored');
     case 'before-restart':
-      return trans.__('Before a restart');
+      return trans.__('Before restart');
     case 'before-shutdown':
       return trans.__('Before shutdown');
     case 'suspend':
@@ -83,7 +83,7 @@ export function figures(
   const texts: string[] = [];
   const { new_bytes: added, vram_bytes: vram, frozen_us: pause } = commit;
   if (typeof added === 'number') {
-    texts.push(trans.__('+%1 of %2', size(added), size(commit.bytes)));
+    texts.push(trans.__('+%1 / %2', size(added), size(commit.bytes)));
   } else if (commit.bytes > 0) {
     texts.push(size(commit.bytes));
   }
@@ -185,12 +185,7 @@ export function facts(
     [trans.__('Taken'), fullTime(new Date(commit.time), locale)],
     [trans.__('Why'), reasonText(commit.reason, trans)],
     [trans.__('Message'), commit.message || null],
-    [
-      trans.__('Notebook'),
-      (thread?.path ?? null) ||
-        (commit.has_notebook ? trans.__('kept with it') : null)
-    ],
-    [trans.__('Thread'), commit.thread],
+    [trans.__('Thread'), thread?.path ? null : commit.thread],
     [
       trans.__('Size'),
       typeof commit.new_bytes === 'number'

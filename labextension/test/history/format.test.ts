@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {
   baseName,
+  cardTime,
   dayName,
   duration,
   firstLine,
@@ -57,6 +58,14 @@ describe('times', () => {
       relativeTime(new Date(now.getTime() - 300_000), now, 'de'),
       'vor 5 Min.'
     );
+  });
+
+  it('are short on cards', () => {
+    const card = (seconds: number): string =>
+      cardTime(new Date(now.getTime() - seconds * 1000), now, 'en-GB');
+    assert.equal(card(20), 'now');
+    assert.match(card(300), /^5 ?m(in)? ago$/);
+    assert.equal(card(7200), '10:00');
   });
 
   it('have days with names', () => {

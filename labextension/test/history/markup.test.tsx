@@ -191,7 +191,7 @@ describe('sentences', () => {
     assert.match(say(0), /current snapshot of this kernel/);
     assert.equal(
       say(1),
-      'At regular times, 5 min. ago; left behind by a restore; +1 KB of 1000 B; VRAM 1 GB; paused 42 ms.'
+      'Timed, 5 min. ago; left behind by a restore; +1 KB / 1000 B; VRAM 1 GB; paused 42 ms.'
     );
   });
 });
