@@ -99,6 +99,11 @@ export function Card(props: {
         ? threadTitle(thread)
         : commit.thread
       : '';
+  const numbers = (
+    <span className="jp-InfinijupHistory-figures">
+      {figures(commit, trans).join(' · ')}
+    </span>
+  );
   return (
     <div className="jp-InfinijupHistory-body">
       <div className="jp-InfinijupHistory-lines">
@@ -126,16 +131,18 @@ export function Card(props: {
           </time>
         </div>
         <div className="jp-InfinijupHistory-second">
-          <code className="jp-InfinijupHistory-cell">{cell}</code>
+          {cell ? (
+            <code className="jp-InfinijupHistory-cell">{cell}</code>
+          ) : (
+            numbers
+          )}
           {foreign && (
             <span className="jp-InfinijupHistory-foreign">{foreign}</span>
           )}
         </div>
         <div className="jp-InfinijupHistory-third">
           <Chips commit={commit} scene={scene} />
-          <span className="jp-InfinijupHistory-figures">
-            {figures(commit, trans).join(' · ')}
-          </span>
+          {cell && numbers}
         </div>
       </div>
       {open && (

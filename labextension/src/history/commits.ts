@@ -70,14 +70,22 @@ export function takeBearings(
   here: { head?: string | null; thread?: string | null } | null
 ): IBearings {
   const byId = new Map(commits.map(commit => [commit.id, commit]));
+  // A snapshot is news before sessions and threads say that it is their newest; the list knows better.
+  const newest = new Map<string, string>();
+  for (const { thread, id } of commits) {
+    if (!newest.has(thread)) {
+      newest.set(thread, id);
+    }
+  }
   const heads = new Map<string, ThreadView[]>();
   for (const thread of threads) {
-    if (thread.head) {
-      const there = heads.get(thread.head);
+    const head = newest.get(thread.name) ?? thread.head;
+    if (head) {
+      const there = heads.get(head);
       if (there) {
         there.push(thread);
       } else {
-        heads.set(thread.head, [thread]);
+        heads.set(head, [thread]);
       }
     }
   }
@@ -92,7 +100,7 @@ export function takeBearings(
       forks.add(parent.id);
     }
   }
-  const head = here?.head ?? null;
+  const head = newest.get(here?.thread ?? '') ?? here?.head ?? null;
   const live = new Set<string>();
   for (const start of [...heads.keys(), ...(head ? [head] : [])]) {
     let at: string | null = start;

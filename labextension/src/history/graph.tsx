@@ -72,6 +72,13 @@ function DotMark(props: {
   if (dot.fold) {
     return (
       <g className={colourClass(dot.colour)}>
+        <rect
+          className="jp-mod-gap"
+          x={x - 3}
+          y={y - 9}
+          width={6}
+          height={18}
+        />
         {[-5, 0, 5].map(shift => (
           <circle
             key={shift}

@@ -189,11 +189,7 @@ export function facts(
     [
       trans.__('Size'),
       typeof commit.new_bytes === 'number'
-        ? trans.__(
-            '%1, of which %2 new',
-            size(commit.bytes),
-            size(commit.new_bytes)
-          )
+        ? trans.__('%1 (%2 new)', size(commit.bytes), size(commit.new_bytes))
         : size(commit.bytes)
     ],
     [

@@ -12,7 +12,6 @@ import { HistoryList } from './list';
 import { makeRows, toggleFold, type Row } from './rows';
 import type { IScene } from './scene';
 import { search, words, type Filter } from './search';
-import { foldText } from './sentences';
 import type { IHistoryState } from './source';
 import { HistoryToolbar } from './toolbar';
 
@@ -83,10 +82,14 @@ export function HistoryView(props: IViewProps): JSX.Element {
   );
   const colours = React.useMemo(() => memory.of(commits), [memory, commits]);
   const flat = words(asked).length > 0 || filter === 'tagged';
-  const rows = React.useMemo(() => {
-    const shown = search(commits, asked, filter, bearings.thread);
-    return makeRows(shown, bearings, { flat, open });
-  }, [commits, asked, filter, bearings, flat, open]);
+  const shown = React.useMemo(
+    () => search(commits, asked, filter, bearings.thread),
+    [commits, asked, filter, bearings.thread]
+  );
+  const rows = React.useMemo(
+    () => makeRows(shown, bearings, { flat, open }),
+    [shown, bearings, flat, open]
+  );
   const lanes = React.useMemo(
     () => layOut(commits, rows, bearings, colours),
     [commits, rows, bearings, colours]
@@ -129,10 +132,12 @@ export function HistoryView(props: IViewProps): JSX.Element {
     onRefresh: props.onRefresh,
     onClear
   });
-  const automatic = rows.reduce(
-    (sum, row) => sum + (row.kind === 'fold' ? row.commits.length : 0),
+  const folded = rows.reduce(
+    (sum, row) =>
+      sum + (row.kind === 'fold' && !row.open ? row.commits.length : 0),
     0
   );
+  const all = commits.length;
   return (
     <div className="jp-InfinijupHistory-view">
       <HistoryToolbar
@@ -162,13 +167,10 @@ export function HistoryView(props: IViewProps): JSX.Element {
       )}
       {!instead && (
         <div className="jp-InfinijupHistory-foot" role="status">
-          {trans._n(
-            '%1 snapshot',
-            '%1 snapshots',
-            commits.length,
-            commits.length
-          )}
-          {automatic > 0 ? `, ${foldText(automatic, trans)}` : ''}
+          {shown.length < all
+            ? trans.__('%1 of %2 snapshots', shown.length, all)
+            : trans._n('%1 snapshot', '%1 snapshots', all, all)}
+          {folded > 0 && trans.__(', %1 of them folded', folded)}
         </div>
       )}
     </div>

@@ -73,7 +73,7 @@ describe('folds', () => {
 
   it('leave where a branch goes off and where a rollback went', () => {
     const branch = commit('b', ['a3'], { thread: 'other' });
-    assert.equal(short(rowsOf([branch, ...RUN])), 'd b f3 a3 f2 m');
+    assert.equal(short(rowsOf([branch, ...RUN])), 'd b h f2 a3 f2 m');
     const back = rollback('r', 'h', 'a2');
     assert.equal(short(rowsOf([back, ...RUN])), 'd r f4 a2 a1 m');
   });
