@@ -6,6 +6,7 @@ comes before the server's event loop runs, and requests that arrive meanwhile wa
 """
 
 import asyncio
+import os
 from pathlib import Path
 
 from jupyter_client.provisioning import KernelProvisionerFactory
@@ -15,7 +16,7 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 from traitlets import Bool, Enum, Unicode
 
 import infinijup
-from infinijup.daemon import Daemon
+from infinijup.daemon import SOCKET_VARIABLE, Daemon
 from infinijup.serverextension.connection import SwapAwareConnection
 from infinijup.serverextension.handlers import ROUTES
 from infinijup.serverextension.hub import Hub
@@ -59,8 +60,11 @@ class InfinijupExtension(ExtensionApp):
 
     def initialize_settings(self) -> None:
         server = self.serverapp
+        if self.socket:
+            # For the provisioners, which have no configuration of this extension.
+            os.environ[SOCKET_VARIABLE] = self.socket
         file = Path(self.policy_file or Path(jupyter_data_dir()) / "infinijup" / "policy.json")
-        self.hub = Hub(Daemon(self.socket or None), server.kernel_manager, PolicyKeeper(file, self.log), self.log)
+        self.hub = Hub(Daemon(), server.kernel_manager, PolicyKeeper(file, self.log), self.log)
         self.keeper = Keeper(self.hub, server.session_manager, server.contents_manager, server.root_dir, self.log)
         self.offers = Offers(self.hub, self.keeper)
         self.reader = Reader(self.hub, self.events, self.redis_url)

@@ -42,6 +42,7 @@ NO_STATUS = 0.25
 # A connection that the kernel did not take, because it still had the old one of the same name.
 RENEW_AFTER = 1.0
 SETTLE_LIMIT = 30.0
+RECONNECT_MS = 5000
 # A kernel in the middle of a cell may be one that answers nothing meanwhile.
 BUSY_LIMIT = 2.0
 # A cell may take as long as it likes.
@@ -97,12 +98,22 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
     def connect(self):
         self.desk.connections.add(self)
         self._early = []
+        generation = self.generation
         connected = super().connect()
         if connected is None:
             self.desk.connections.discard(self)
             return None
-        connected.add_done_callback(self._begin)
+        connected.add_done_callback(lambda _: self._begin(generation))
         return connected
+
+    def create_stream(self) -> None:
+        """Sockets to a suspended kernel have nobody to connect to, perhaps for days: they try ever more rarely."""
+        context = self.kernel_manager.context
+        context.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS)
+        try:
+            super().create_stream()
+        finally:
+            context.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
 
     def nudge(self) -> asyncio.Future[None]:
         """Waits until this connection works; at once if the kernel is asleep or being exchanged."""
@@ -116,13 +127,14 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         limit = BUSY_LIMIT if busy else self.kernel_info_timeout
         return asyncio.ensure_future(self._probe(self.generation, limit, renew=False))
 
-    def _begin(self, _connected: Any) -> None:
+    def _begin(self, generation: int) -> None:
         early, self._early = self._early or [], None
         for stream, message in early:
             self.handle_outgoing_message(stream, message)
         owed, self.ledger.owed = self.ledger.owed, {}
         self._close_requests([request for request in owed.values() if not request.is_answered()])
-        if not self.desk.swapping:
+        # If a swap came in between, its end lets the messages go.
+        if not self.desk.swapping and generation == self.generation:
             self.settled = True
             self._release()
 

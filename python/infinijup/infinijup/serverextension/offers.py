@@ -5,6 +5,7 @@ is remembered when it is found or becomes dead, and holds until it is brought ba
 user says that it is not wanted.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from infinijup.daemon import DaemonError, target
@@ -20,13 +21,23 @@ def boot_time() -> float:
         return next(float(line.split()[1]) for line in file if line.startswith("btime"))
 
 
+@dataclass
+class Death:
+    """How a session was when it had no processes any more."""
+
+    head: str
+    state: str
+    wanted: bool
+    kernel: str | None
+
+
 class Offers:
     """The offers of one server."""
 
     def __init__(self, hub: Hub, keeper: Keeper):
         self.hub, self.keeper = hub, keeper
-        # Session to the head that it had when it died, and how it was.
-        self._dead: dict[str, tuple[str, str]] = {}
+        self._dead: dict[str, Death] = {}
+        self._stopped: set[str] = set()
         hub.news.listen(self._hear)
 
     async def of(self, path: str) -> dict[str, Any] | None:
@@ -34,15 +45,15 @@ class Offers:
         view = self.session_of(path)
         if view is None:
             return None
-        head, state = self._dead.get(view["id"], (view.get("head"), view["state"]))
-        if head is None or (state not in _DEAD and state != "suspended"):
+        death = self._dead.get(view["id"])
+        head = death.head if death else view.get("head")
+        if head is None or (death is None and view["state"] != "suspended"):
             return None
         try:
             commit = await self.hub.daemon.get(target("commits", head))
         except DaemonError:
             return None
-        reason = state if state in ("ended", "suspended") else self._why_failed(commit)
-        return {"session": self.hub.shown(view), "commit": commit, "reason": reason}
+        return {"session": self.hub.shown(view), "commit": commit, "reason": _reason(death, commit)}
 
     def dismiss(self, session: str) -> None:
         """It is not wanted."""
@@ -54,19 +65,38 @@ class Offers:
         found.sort(key=lambda view: (self.hub.kernel_of(view["id"]) is not None, view.get("head") is not None, view["created"]))
         return found[-1] if found else None
 
-    @staticmethod
-    def _why_failed(commit: dict[str, Any]) -> str:
-        return "reboot" if moment(commit.get("time")) < boot_time() else "crash"
-
     def _hear(self, event: dict[str, Any]) -> None:
         view = event.get("session")
         if event["type"] == "session" and view:
-            died = self._dead.get(view["id"])
-            if view["state"] in _DEAD and view.get("head"):
-                self._dead[view["id"]] = (view["head"], view["state"])
-            elif died and (view["state"] == "suspended" or view.get("head") != died[0]):
-                self.dismiss(view["id"])
+            self._look(view)
+        elif event["type"] == "job" and event["job"]["kind"] in ("stop", "restart") and event.get("session_id"):
+            # Whatever ends now, somebody wanted it.
+            self._stopped.add(event["session_id"])
         elif event["type"] in ("restored", "resumed") and event.get("kernel_id"):
             session = self.hub.kernels().get(event["kernel_id"])
             if session:
                 self.dismiss(session)
+
+    def _look(self, view: dict[str, Any]) -> None:
+        session, death = view["id"], self._dead.get(view["id"])
+        if view["state"] in _DEAD:
+            if view.get("head") and death is None:
+                wanted = view["state"] == "ended" and (session in self._stopped or view.get("exit") in (None, 0))
+                self._dead[session] = Death(view["head"], view["state"], wanted, self.hub.kernel_of(session))
+            return
+        if view["state"] == "running" and not view.get("operation"):
+            self._stopped.discard(session)
+        if death is None:
+            return
+        # Restarted by the user: the same kernel, with nothing in it, is what was asked for.
+        restarted = death.wanted and view["state"] == "running" and death.kernel is not None and death.kernel == self.hub.kernel_of(session)
+        if restarted or view["state"] == "suspended" or view.get("head") != death.head:
+            self.dismiss(session)
+
+
+def _reason(death: Death | None, commit: dict[str, Any]) -> str:
+    if death is None:
+        return "suspended"
+    if death.wanted:
+        return "ended"
+    return "reboot" if moment(commit.get("time")) < boot_time() else "crash"

@@ -47,7 +47,6 @@ class Swaps:
         self._windows: dict[str, list[Window]] = {}
         self._pids: dict[str, int | None] = {}
         self._rolled_back: dict[str, str] = {}
-        self.wake_errors: dict[str, DaemonError] = {}
 
     # Asked for here.
 
@@ -81,8 +80,8 @@ class Swaps:
         try:
             await self.operate(kernel_id, "resume", {})
         except DaemonError as error:
-            self.hub.warn(kernel_id, error)
             if self.hub.desk(kernel_id).asleep:
+                self.hub.warn(kernel_id, error)
                 for connection in list(self.hub.desk(kernel_id).connections):
                     connection.refuse_held_cells(error)
 
@@ -170,7 +169,9 @@ class Swaps:
         state = (view or {}).get("state", "running")
         desk.asleep = state == "suspended"
         exchanged = view is None or view.get("pid") is None or view.get("pid") != self._pids.get(kernel_id)
-        if state == "suspended" or not exchanged:
+        if desk.asleep:
+            self._close_watcher(kernel_id)
+        if desk.asleep or not exchanged:
             await self._let_go(desk.connections, [], [], 0.0, renew=False)
         else:
             await self._bring_up(kernel_id, kind, commit, alive=state in ("running", "starting"))
@@ -180,6 +181,7 @@ class Swaps:
 
     async def _bring_up(self, kernel_id: str, kind: str, commit: str | None, alive: bool) -> None:
         desk = self.hub.desk(kernel_id)
+        desk.snapshot_at = None
         begin, end, flying = desk.flight(commit)
         open_now = {request.id: request for ledger in desk.ledgers.values() for request in ledger.open.values()}
         if not alive or kind == "restart":
@@ -232,12 +234,16 @@ class Swaps:
         manager = self.hub.kernel_manager
         if kernel_id not in manager:
             return
-        kernel = manager.get_kernel(kernel_id)
-        stream = getattr(kernel, "_activity_stream", None)
-        if stream is not None and not stream.closed():
-            stream.close(linger=0)
-            manager.start_watching_activity(kernel_id)
-        kernel.execution_state = "busy" if busy else "idle"
+        self._close_watcher(kernel_id)
+        manager.start_watching_activity(kernel_id)
+        manager.get_kernel(kernel_id).execution_state = "busy" if busy else "idle"
+
+    def _close_watcher(self, kernel_id: str) -> None:
+        if kernel_id in self.hub.kernel_manager:
+            kernel = self.hub.kernel_manager.get_kernel(kernel_id)
+            stream, kernel._activity_stream = getattr(kernel, "_activity_stream", None), None
+            if stream is not None and not stream.closed():
+                stream.close(linger=0)
 
     async def _tell(self, kernel_id: str, kind: str, commit: str | None, running: Request | None) -> None:
         if kind == "rollback" and commit is not None:

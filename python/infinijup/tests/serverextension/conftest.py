@@ -11,8 +11,8 @@ if importlib.util.find_spec("pytest_jupyter") is None or importlib.util.find_spe
     collect_ignore_glob = ["test_*.py"]
 else:
     from fake_daemon import FakeDaemon
+    from jupyter_page import Page
     from pytest_jupyter.jupyter_server import *  # noqa: F403
-    from websocket import Page
 
     @pytest.fixture
     def daemon(jp_asyncio_loop, tmp_path_factory, monkeypatch):

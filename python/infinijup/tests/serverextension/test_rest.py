@@ -193,3 +193,22 @@ async def test_the_last_snapshot_of_a_dead_kernel_is_offered(notebook, rest, dae
     assert (await rest("GET", "offer", path="a.ipynb"))[1]["commit"]["id"] == commit
     assert (await rest("POST", "restore", {"kernel_id": model["kernel"]["id"], "to": commit}))[0] == 200
     assert (await rest("GET", "offer", path="a.ipynb")) == (200, None)
+
+
+async def test_what_the_user_ended_is_offered_as_ended_and_a_restart_offers_nothing(notebook, rest, extension, jp_fetch, until):
+    model = await notebook()
+    kernel = model["kernel"]["id"]
+    session = extension.hub.session_id(kernel)
+    await rest("POST", "snapshot", {"kernel_id": kernel})
+    await jp_fetch("api", "kernels", kernel, "restart", method="POST", body="{}", request_timeout=60)
+    await until("it runs", lambda: extension.hub.views[session]["state"] == "running")
+    assert (await rest("GET", "offer", path="a.ipynb")) == (200, None)
+    await jp_fetch("api", "sessions", model["id"], method="DELETE")
+    await until("it has ended", lambda: extension.hub.views[session]["state"] == "ended")
+    assert (await rest("GET", "offer", path="a.ipynb"))[1]["reason"] == "ended"
+    # Opened again, it goes on in the same session, and the offer stands until it is declined.
+    again = await notebook()
+    assert extension.hub.session_id(again["kernel"]["id"]) == session
+    assert (await rest("GET", "offer", path="a.ipynb"))[1]["reason"] == "ended"
+    assert (await rest("DELETE", "offer", path="a.ipynb"))[0] == 200
+    assert (await rest("GET", "offer", path="a.ipynb")) == (200, None)

@@ -49,7 +49,7 @@ async def test_what_was_cut_off_is_aborted(notebook, page, rest, daemon, until):
     for answer in (running, queued):
         await asyncio.wait_for(answer.done.wait(), 10)
         assert answer.status == "aborted"
-    assert opened.status == "idle"
+    await until("the page's kernel is idle", lambda: opened.status == "idle")
     assert (await opened.run("print(1)")).text == "1\n"
 
 
