@@ -206,6 +206,9 @@ class Swaps:
                 cut[by_key[key]] = lost
             else:
                 ledger.owed.update({request.id: request for request in lost})
+        if kind == "rollback" and commit is not None:
+            # Before the kernel is heard again: a page attaches itself to the cell that goes on.
+            await self._tell_restored(kernel_id, commit, running)
         await asyncio.gather(
             *(connection.swap_ended(cut.get(connection, []), again, limit, alive) for connection in list(desk.connections))
         )
@@ -214,7 +217,8 @@ class Swaps:
         if keep and desk.connections and not desk.swapping:
             resend = kind in ("resume", "suspend")
             self.hub.spawn(self._watch(kernel_id, next(iter(desk.connections)), set(keep), resend))
-        await self._tell(kernel_id, kind, commit, running)
+        if kind == "resume":
+            self.hub.news.tell({"type": "resumed", "kernel_id": kernel_id})
 
     async def _let_go(self, connections: set[SwapAwareConnection], cut: list, again: list, limit: float, renew: bool) -> None:
         for connection in list(connections):
@@ -245,16 +249,12 @@ class Swaps:
             if stream is not None and not stream.closed():
                 stream.close(linger=0)
 
-    async def _tell(self, kernel_id: str, kind: str, commit: str | None, running: Request | None) -> None:
-        if kind == "rollback" and commit is not None:
-            try:
-                has_notebook = bool((await self.hub.daemon.get(target("commits", commit))).get("has_notebook"))
-            except DaemonError:
-                has_notebook = False
-            cell = {"cell_id": (running.cell or {}).get("id"), "msg_id": running.id} if running else None
-            self.hub.news.tell(
-                {"type": "restored", "kernel_id": kernel_id, "commit": commit, "notebook": has_notebook, "running_cell": cell}
-            )
-            self.hub.news.tell({"type": "history", "kernel_id": kernel_id})
-        elif kind == "resume":
-            self.hub.news.tell({"type": "resumed", "kernel_id": kernel_id})
+    async def _tell_restored(self, kernel_id: str, commit: str, running: Request | None) -> None:
+        try:
+            has_notebook = bool((await self.hub.daemon.get(target("commits", commit))).get("has_notebook"))
+        except DaemonError:
+            has_notebook = False
+        cell = {"cell_id": (running.cell or {}).get("id"), "msg_id": running.id} if running else None
+        told = {"type": "restored", "kernel_id": kernel_id, "commit": commit, "notebook": has_notebook, "running_cell": cell}
+        self.hub.news.tell(told)
+        self.hub.news.tell({"type": "history", "kernel_id": kernel_id})

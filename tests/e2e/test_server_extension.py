@@ -1,0 +1,204 @@
+"""The server extension without a browser: a real server of a user, a real daemon, real CRIU, kernel websockets as pages use them."""
+
+import asyncio
+import functools
+import itertools
+
+import pytest
+
+from lab.wire import Wire, until
+
+pytestmark = pytest.mark.timeout(300)
+ROLLBACKS = 50
+LOOP = """
+import time
+for n in range(200):
+    print(n, flush=True)
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def story(lab):
+    """Runs a coroutine with a wire to the server."""
+
+    def run(function):
+        async def whole():
+            wire = Wire(lab)
+            try:
+                return await function(wire)
+            finally:
+                wire.close()
+
+        return asyncio.run(whole())
+
+    return run
+
+
+def told(test):
+    """A test that is a coroutine of `wire`."""
+
+    @functools.wraps(test)
+    def run(lab, story):
+        story(functools.partial(test, lab))
+
+    del run.__wrapped__
+    return run
+
+
+@told
+async def test_snapshot_restore_branch_and_suspend(lab, wire):
+    lab.write_notebook("a.ipynb", "x = 1")
+    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    page = await wire.page(kernel)
+    await page.run("x = 1")
+    first = await wire.do("snapshot", kernel_id=kernel, label="one", notebook=lab.read_notebook("a.ipynb"))
+    await page.run("x = 2")
+    back = await wire.do("restore", kernel_id=kernel, to=first["commit"])
+    assert (await page.run("print(x)")).text == "1\n"
+    # What was there before the restore is a snapshot, too.
+    await wire.do("restore", kernel_id=kernel, to=back["automatic"])
+    assert (await page.run("print(x)")).text == "2\n"
+    made = await wire.do("branch", kernel_id=kernel, **{"from": first["commit"]})
+    assert made["path"] == "a (branch).ipynb" and lab.read_notebook(made["path"])["cells"][0]["source"] == "x = 1"
+    other = await wire.page(made["kernel_id"])
+    assert (await other.run("print(x)")).text == "1\n"
+    await other.run("x = 10")
+    assert (await page.run("print(x)")).text == "2\n"
+    await wire.do("suspend", kernel_id=made["kernel_id"])
+    assert lab.get(f"/infinijup/kernels/{made['kernel_id']}")["session"]["state"] == "suspended"
+    assert (await other.run("print(x)")).text == "10\n"
+    history = lab.get(f"/infinijup/history?kernel_id={kernel}")
+    assert {thread["path"] for thread in history["threads"]} == {"a.ipynb", made["path"]}
+    assert next(commit for commit in history["commits"] if commit["id"] == first["commit"])["label"] == "one"
+
+
+@told
+async def test_no_answer_is_lost_in_fifty_rollbacks(lab, wire):
+    lab.write_notebook("a.ipynb")
+    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    pages = [await wire.page(kernel), await wire.page(kernel)]
+    await pages[0].run("x = 'then'")
+    await pages[1].run("1")
+    taken = await wire.do("snapshot", kernel_id=kernel)
+    answers, numbers, over = [], itertools.count(), asyncio.Event()
+
+    async def submit(page):
+        while not over.is_set():
+            number = next(numbers)
+            answer = page.execute(f"print({number}, x)")
+            answers.append((answer, f"{number} then\n"))
+            await asyncio.wait_for(answer.done.wait(), 60)
+
+    workers = [asyncio.ensure_future(submit(page)) for page in pages]
+    for _ in range(ROLLBACKS):
+        await wire.do("restore", kernel_id=kernel, to=taken["commit"])
+    over.set()
+    await asyncio.gather(*workers)
+    assert all(answer.status in ("ok", "aborted") for answer, _ in answers)
+    whole = [answer.text == text for answer, text in answers if answer.status == "ok"]
+    assert all(whole) and len(whole) >= ROLLBACKS
+    assert "restarting kernel" not in lab.log_tail(100_000)
+
+
+@told
+async def test_a_snapshot_in_the_middle_of_a_cell_goes_on_from_there(lab, wire):
+    lab.write_notebook("a.ipynb")
+    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    page, events = await wire.page(kernel), await wire.events()
+    running = page.execute(LOOP, cell="loop")
+    await until("the loop runs", lambda: running.text.count("\n") > 5)
+    taken = await wire.do("snapshot", kernel_id=kernel)
+    at_snapshot = running.text.count("\n")
+    await until("the loop goes on", lambda: running.text.count("\n") > at_snapshot + 20)
+    await wire.do("restore", kernel_id=kernel, to=taken["commit"])
+    queued = page.execute("print(n)")
+    await asyncio.wait_for(running.done.wait(), 60)
+    await asyncio.wait_for(queued.done.wait(), 60)
+    # The cell went on, and what it printed after the snapshot came a second time.
+    assert running.status == "ok" and running.text.count("199\n") == 1 and len(running.text.split()) > 200
+    assert queued.text == "199\n"
+    restored = await until("it was told", lambda: [event for event in events if event["type"] == "restored"])
+    assert restored[0]["running_cell"]["cell_id"] == "loop"
+
+
+@told
+async def test_a_restore_while_a_cell_runs_ends_it(lab, wire):
+    lab.write_notebook("a.ipynb")
+    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    page = await wire.page(kernel)
+    await page.run("x = 1")
+    taken = await wire.do("snapshot", kernel_id=kernel)
+    running, queued = page.execute(LOOP), page.execute("x = 2")
+    await until("the loop runs", lambda: running.text)
+    await wire.do("restore", kernel_id=kernel, to=taken["commit"])
+    for answer in (running, queued):
+        await asyncio.wait_for(answer.done.wait(), 20)
+        assert answer.status == "aborted"
+    assert (await page.run("print(x)")).text == "1\n"
+    asking = page.execute("input('?')")
+    await asyncio.wait_for(page.questions.get(), 20)
+    await wire.do("restore", kernel_id=kernel, to=taken["commit"])
+    await asyncio.wait_for(asking.done.wait(), 20)
+    assert asking.status == "aborted"
+
+
+@told
+async def test_the_server_is_killed_and_the_notebook_goes_on(lab, wire):
+    lab.write_notebook("a.ipynb")
+    before = await wire.notebook("a.ipynb")
+    page = await wire.page(before["kernel"]["id"])
+    await page.run("kept = 41")
+    await until("it is labelled", lambda: session_label(lab, before) == before["id"])
+    lab.kill()
+    lab.start()
+    # As an open page does it: by the ids that it has, and the first request is the listing.
+    (after,) = lab.get("/api/sessions")
+    assert (after["id"], after["path"], after["kernel"]["id"]) == (before["id"], "a.ipynb", before["kernel"]["id"])
+    again = await wire.page(before["kernel"]["id"], session=page.session)
+    assert (await again.run("print(kept + 1)")).text == "42\n"
+    await wire.do("suspend", kernel_id=before["kernel"]["id"])
+    lab.kill()
+    lab.start()
+    asleep = await wire.page(before["kernel"]["id"], session=page.session)
+    assert (await asleep.run("print(kept + 1)")).text == "42\n"
+
+
+@told
+async def test_a_killed_kernel_offers_its_last_snapshot(lab, wire):
+    lab.write_notebook("a.ipynb")
+    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    page = await wire.page(kernel)
+    await page.run("x = 1")
+    taken = await wire.do("snapshot", kernel_id=kernel)
+    assert lab.get("/infinijup/offer?path=a.ipynb") is None
+    page.execute("import os; os.kill(os.getpid(), 9)")
+    offer = await until("it is offered", lambda: lab.get("/infinijup/offer?path=a.ipynb"))
+    assert (offer["commit"]["id"], offer["reason"]) == (taken["commit"], "crash")
+    await until("Jupyter restarted it", lambda: lab.get(f"/infinijup/kernels/{kernel}")["session"]["state"] == "running")
+    await wire.do("restore", kernel_id=kernel, to=offer["commit"]["id"])
+    again = await wire.page(kernel)
+    assert (await again.run("print(x)")).text == "1\n"
+    assert lab.get("/infinijup/offer?path=a.ipynb") is None
+
+
+@told
+async def test_snapshots_before_each_cell(lab, wire):
+    lab.write_notebook("a.ipynb")
+    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    page = await wire.page(kernel)
+    await page.run("n = 0")
+    lab.request("PUT", "/infinijup/policy", {"policy": {"before_cell": True}})
+    answers = [page.execute("n += 1; print(n)", cell=f"c{number}") for number in range(3)]
+    for answer in answers:
+        await asyncio.wait_for(answer.done.wait(), 60)
+    commits = lab.get(f"/infinijup/history?kernel_id={kernel}")["commits"]
+    assert [(commit["reason"], commit["cell"]["id"]) for commit in commits] == [("before-cell", f"c{number}") for number in (2, 1, 0)]
+    await wire.do("restore", kernel_id=kernel, to=commits[1]["id"])
+    lab.request("PUT", "/infinijup/policy", {"policy": {}})
+    assert (await page.run("print(n)")).text == "1\n"
+
+
+def session_label(lab, model):
+    view = lab.get(f"/infinijup/kernels/{model['kernel']['id']}")["session"]
+    return view["labels"].get("jupyter.session_id")
