@@ -39,9 +39,8 @@ class Wire:
     async def notebook(self, path: str) -> dict:
         """Opens a notebook: its Jupyter session."""
         name = Path(path).name
-        code, answer = await self.ask(
-            "POST", "api/sessions", {"path": path, "name": name, "type": "notebook", "kernel": {"name": "python3"}}
-        )
+        model = {"path": path, "name": name, "type": "notebook", "kernel": {"name": "python3"}}
+        code, answer = await self.ask("POST", "api/sessions", model)
         assert code == 201, answer
         return answer
 

@@ -197,7 +197,6 @@ class Hub:
         if kernel:
             provisioner = self.provisioner(kernel)
             provisioner.notice(view)
-            provisioner.snapshot_before_restart = self.policy.server.before_restart
             self.swaps.state_is(kernel, view["state"])
             self._apply_policy(view)
         if before is None or _worth_telling(before) != _worth_telling(view):

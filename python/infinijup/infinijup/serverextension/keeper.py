@@ -4,8 +4,8 @@ A session of the daemon carries in its labels which kernel of which notebook it 
 living session that belongs to its directory becomes a kernel again under its old id, and its Jupyter session comes back with the old id
 and path. An open page that reconnects finds everything as it was. When the server ends, kernels are let go, not ended.
 
-Jupyter tells nobody when a session is saved or renamed, nor lets a kernel manager be told how to cull; so these three methods of the
-running managers are wrapped.
+Jupyter tells nobody when a session is saved or renamed, nor lets a kernel manager be told how to cull or what to do before a restart; so
+these four methods of the running managers are wrapped.
 """
 
 import logging
@@ -16,7 +16,7 @@ from typing import Any
 from jupyter_core.utils import ensure_async
 from jupyter_server._tz import utcnow
 
-from infinijup.daemon import DaemonError, to_wire
+from infinijup.daemon import DaemonError, target, to_wire
 from infinijup.serverextension.hub import KERNEL_ID, KERNEL_NAME, PATH, Hub
 
 SESSION_ID, TYPE, NAME, ROOT = "jupyter.session_id", "jupyter.type", "jupyter.name", "jupyter.root"
@@ -94,7 +94,8 @@ class Keeper:
 
     def wrap(self) -> None:
         """Follows what Jupyter does with sessions, and takes over culling."""
-        save, update, cull = self.sessions.save_session, self.sessions.update_session, self.kernels.cull_kernel_if_idle
+        save, update = self.sessions.save_session, self.sessions.update_session
+        cull, restart = self.kernels.cull_kernel_if_idle, self.kernels.restart_kernel
 
         async def save_session(session_id: str, *args: Any, **more: Any) -> Any:
             model = await save(session_id, *args, **more)
@@ -111,8 +112,12 @@ class Keeper:
             if not await self._cull(kernel_id):
                 await cull(kernel_id)
 
+        async def restart_kernel(kernel_id: str, *args: Any, **more: Any) -> Any:
+            await self._before_restart(kernel_id)
+            return await restart(kernel_id, *args, **more)
+
         self.sessions.save_session, self.sessions.update_session = save_session, update_session
-        self.kernels.cull_kernel_if_idle = cull_kernel_if_idle
+        self.kernels.cull_kernel_if_idle, self.kernels.restart_kernel = cull_kernel_if_idle, restart_kernel
 
     def labels(self, model: dict[str, Any]) -> dict[str, str]:
         """Of a Jupyter session."""
@@ -142,6 +147,15 @@ class Keeper:
             return None
         full = self.contents._get_os_path(path)
         return full if os.path.isfile(full) else None
+
+    async def _before_restart(self, kernel_id: str) -> None:
+        """A snapshot, if the user wants one, so that the restart can be undone. It comes by itself after a crash, not through here."""
+        if not self.hub.policy.server.before_restart or not self.hub.is_session(kernel_id) or self.hub.desk(kernel_id).asleep:
+            return
+        try:
+            await self.hub.daemon.post(target("sessions", self.hub.session_id(kernel_id), "snapshot"), {"reason": "before-restart"})
+        except DaemonError as error:
+            self.hub.warn(kernel_id, error)
 
     async def _cull(self, kernel_id: str) -> bool:
         """Suspends what Jupyter would end. True if it is not Jupyter's business."""

@@ -216,11 +216,13 @@ async def test_a_failed_snapshot_stops_no_cell_and_is_told_once(notebook, page, 
     assert [event["error"]["code"] for event in news["events"] if event["type"] == "warning"] == ["IJ-X"]
 
 
-async def test_a_restart_by_jupyter_keeps_the_session(notebook, page, jp_fetch, daemon, extension):
+async def test_a_restart_by_jupyter_keeps_the_session(notebook, page, rest, jp_fetch, daemon, extension):
     kernel = (await notebook())["kernel"]["id"]
     opened = await page(kernel)
     await opened.run("x = 1")
     before = extension.hub.session_id(kernel)
+    await rest("PUT", "policy", {"policy": {"before_restart": True}})
     await jp_fetch("api", "kernels", kernel, "restart", method="POST", body=json.dumps({}), request_timeout=60)
     assert extension.hub.session_id(kernel) == before and len(daemon.sessions) == 1
+    assert [commit["reason"] for commit in daemon.commits.values()] == ["before-restart"]
     assert (await opened.run("print('x' in globals())")).text == "False\n"
