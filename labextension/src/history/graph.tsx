@@ -1,6 +1,7 @@
 /**
  * The graph of one row, as SVG.
  */
+import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
 import type { Dot, ILaneRow, Piece } from './lanes';
 import { colourClass } from './palette';
@@ -60,6 +61,7 @@ export interface IDotLook {
   readonly current: boolean;
   /** On the way to what some kernel is now: filled. */
   readonly live: boolean;
+  readonly trans: TranslationBundle;
 }
 
 function DotMark(props: {
@@ -93,6 +95,7 @@ function DotMark(props: {
   }
   return (
     <g className={colourClass(dot.colour)}>
+      {!look.live && <title>{look.trans.__('Left behind by a restore')}</title>}
       {look.current && <circle className="jp-mod-ring" cx={x} cy={y} r={8} />}
       <circle
         className={look.live ? 'jp-mod-live' : 'jp-mod-left'}
@@ -112,8 +115,9 @@ export const RowGraph = React.memo(function RowGraph(props: {
   height: number;
   current: boolean;
   live: boolean;
+  trans: TranslationBundle;
 }): JSX.Element {
-  const { row, grid, middle, height, current, live } = props;
+  const { row, grid, middle, height, current, live, trans } = props;
   const x = (lane: number): number => EDGE + lane * grid.gap;
   return (
     <svg
@@ -136,7 +140,7 @@ export const RowGraph = React.memo(function RowGraph(props: {
         <DotMark
           key={dot.lane}
           dot={dot}
-          look={{ current, live }}
+          look={{ current, live, trans }}
           x={x(dot.lane)}
           y={middle}
         />

@@ -57,6 +57,11 @@ export function HistoryList(props: IListProps): JSX.Element {
   );
   const [first, last] = visibleRange(starts, view.top, view.height);
 
+  // Days are no items of the tree.
+  const positions = React.useMemo(() => {
+    let count = 0;
+    return rows.map(row => (row.kind === 'day' ? count : ++count));
+  }, [rows]);
   let active = rows.findIndex(row => row.key === activeKey);
   if (active < 0) {
     active = rows.findIndex(row => row.kind !== 'day');
@@ -245,8 +250,8 @@ export function HistoryList(props: IListProps): JSX.Element {
             grid={grid}
             top={starts[index]}
             height={starts[index + 1] - starts[index]}
-            position={index + 1}
-            total={rows.length}
+            position={positions[index]}
+            total={positions[rows.length - 1]}
             active={index === active}
             open={rows[index].key === openKey}
             paired={rows[index].key === paired?.id}
@@ -297,6 +302,7 @@ const RowView = React.memo(function RowView(props: IRowProps): JSX.Element {
       height={height}
       current={row.kind === 'commit' && row.commit.id === bearings.head}
       live={row.kind !== 'commit' || bearings.live.has(row.commit.id)}
+      trans={trans}
     />
   );
   const style = { top, height };

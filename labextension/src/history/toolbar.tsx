@@ -20,7 +20,7 @@ export function HistoryToolbar(props: {
   return (
     <div
       className="jp-InfinijupHistory-toolbar"
-      role="toolbar"
+      role="group"
       aria-label={trans.__('History')}
     >
       <button

@@ -167,10 +167,14 @@ export function HistoryView(props: IViewProps): JSX.Element {
       )}
       {!instead && (
         <div className="jp-InfinijupHistory-foot" role="status">
-          {shown.length < all
-            ? trans.__('%1 of %2 snapshots', shown.length, all)
-            : trans._n('%1 snapshot', '%1 snapshots', all, all)}
-          {folded > 0 && trans.__(', %1 of them folded', folded)}
+          {[
+            shown.length < all
+              ? trans.__('%1 of %2 snapshots', shown.length, all)
+              : trans._n('%1 snapshot', '%1 snapshots', all, all),
+            folded > 0 ? trans.__('%1 folded', folded) : ''
+          ]
+            .filter(Boolean)
+            .join(' · ')}
         </div>
       )}
     </div>
