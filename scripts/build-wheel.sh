@@ -31,13 +31,13 @@ done
 command -v node >/dev/null || fail "needs node 20 or newer"
 
 stamp=$({ cat "$requirements" && "$python" --version && printf '%s\n' "$venv"; } | sha256sum | cut -d' ' -f1)
-if [ -d "$venv" ] && [ ! -f "$venv/.made-from" ]; then
+if [ -d "$venv" ] && [ ! -f "$venv/.build-tools" ]; then
     [ -x "$venv/bin/jlpm" ] || fail "$venv has no jlpm: it needs what $requirements lists"
-elif [ "$(cat "$venv/.made-from" 2>/dev/null)" != "$stamp" ]; then
+elif [ "$(cat "$venv/.build-tools" 2>/dev/null)" != "$stamp" ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 5 --requirement "$requirements"
-    printf '%s\n' "$stamp" >"$venv/.made-from"
+    printf '%s\n' "$stamp" >"$venv/.build-tools"
 fi
 export PATH=$venv/bin:$PATH
 
