@@ -49,6 +49,13 @@ for other in "$gpu"/lib/python3.*/site-packages; do
     ln -sfn "$other/nvidia" "$packages/nvidia"
 done
 
+# The extension is built with node 20 or newer. Debian 12 has an older one, but Playwright brings one along.
+node=$(command -v node || true)
+case $("${node:-false}" --version 2>/dev/null || true) in
+    v2[0-9].* | v[3-9][0-9].*) ;;
+    *) ln -sfn "$packages/playwright/driver/node" "$prefix/bin/node" ;;
+esac
+
 if [ -n "$wheel" ]; then
     stamp=$(sha256sum "$wheel" | cut -d' ' -f1)
     if [ "$(cat "$prefix/.wheel" 2>/dev/null)" != "$stamp" ]; then

@@ -1,6 +1,7 @@
 """A browser for the run, a server and tabs for each test. The daemon, users and GPUs are those of tests/privileged."""
 
 import os
+import re
 import shutil
 
 import pytest
@@ -41,9 +42,8 @@ def browser():
         running.close()
 
 
-@pytest.fixture
-def make_lab(record, request):
-    """Makes servers. What they said is kept if the test fails; they end with the test, their kernels with the daemon."""
+def labs(record, request):
+    """Makes servers. What they said is kept if the test fails; they end with it, their kernels with the daemon."""
     made = []
 
     def make(daemon, user, environment=None, **more):
@@ -57,6 +57,10 @@ def make_lab(record, request):
             if lab.log.exists():
                 shutil.copy(lab.log, kept(request) / "lab.log")
         lab.stop()
+
+
+make_lab = pytest.fixture(labs, name="make_lab")
+module_make_lab = pytest.fixture(labs, scope="module", name="module_make_lab")
 
 
 @pytest.fixture
@@ -86,21 +90,21 @@ def make_tab(browser, request):
 
 def kept(request):
     """The directory of this test's artefacts."""
-    path = artefacts() / request.node.name.lower().replace("_", "-")
+    path = artefacts() / re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
+@pytest.fixture(scope="module")
+def lab(module_make_daemon, module_make_user, module_make_lab):
+    """A server without GPUs, for all tests of a module. Each has notebooks of its own."""
+    return module_make_lab(module_make_daemon(), module_make_user())
+
+
 @pytest.fixture
-def lab(daemon, user, make_lab):
-    """A server without GPUs."""
+def own_lab(daemon, user, make_lab):
+    """A server and a daemon for one test, which may do with them what it likes."""
     return make_lab(daemon, user)
-
-
-@pytest.fixture
-def tab(lab, make_tab):
-    """A tab of it."""
-    return make_tab(lab)
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 # A buffer of MIB MiB on the GPU with a pattern that can be checked, and a model of four weights that is trained by least squares.
 SETUP = r'''
-import hashlib, os, time
+import time, warnings
 import numpy
+warnings.simplefilter('ignore')  # the compiler is newer than the stand-in's driver
 from cuda.bindings import driver
 from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
 

@@ -106,6 +106,12 @@ class Tab:
 
         return proc.until(f"a notification says /{words}/", found, seconds, pause=0.1)
 
+    def press_notice(self, words: str, button: str, seconds: float = 30) -> None:
+        """Presses a button of a notification that says so."""
+        self.wait_notice(words, seconds)
+        notice = self.page.locator(".Toastify__toast", has_text=re.compile(words))
+        notice.get_by_role("button", name=button, exact=True).first.click()
+
     def shot(self, name: str) -> Path:
         """A picture, kept for people to look at."""
         self.shots += 1
