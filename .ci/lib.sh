@@ -88,7 +88,7 @@ check() { # NAME SECONDS COMMAND…
     return $status
 }
 
-# A test runner: counts what it ran. COUNTER is count_nextest, count_cargo_test or count_pytest. Fails if the command fails
+# A test runner: counts what it ran. COUNTER is count_nextest, count_cargo_test, count_pytest or count_node_test. Fails if the command fails
 # or if fewer than LEAST tests passed, so that a filter that matches nothing is not taken for success.
 check_tests() { # NAME SECONDS COUNTER LEAST COMMAND…
     local name=$1 seconds=$2 counter=$3 least=$4 log status passed failed skipped
@@ -149,6 +149,13 @@ count_pytest() {
             skipped = number("skipped") + number("xfailed")
         }
         END { printf "%d %d %d\n", passed, failed, skipped }'
+}
+
+# node's own runner closes with lines such as `ℹ pass 12`, `ℹ fail 0`, `ℹ cancelled 0`, `ℹ skipped 1`, `ℹ todo 0`.
+count_node_test() {
+    awk '
+        /^[^a-z]+ (pass|fail|cancelled|skipped|todo) [0-9]+$/ { n[$(NF - 1)] += $NF }
+        END { printf "%d %d %d\n", n["pass"], n["fail"] + n["cancelled"], n["skipped"] + n["todo"] }'
 }
 
 # ---- tools ----
@@ -254,6 +261,34 @@ need_programs() { # WHAT-FOR
     check "CRIU 4.2 is installed" 300 scripts/install-criu.sh &&
         check "Python of the tests is installed" 600 scripts/test-python.sh &&
         check "programs build" 900 cargo build --release "${PROGRAMS[@]}" --locked
+}
+
+# JupyterLab, a browser and what builds our wheel, with their programs on the PATH.
+LAB=/opt/infinijup/lab-venv
+
+need_lab() { # WHAT-FOR
+    if [ "$(id -u)" -ne 0 ]; then
+        skip "$1" "it needs root"
+        return 1
+    fi
+    if ! need_apt python3 python3-venv fontconfig; then
+        skip "$1" "Debian packages that it needs could not be installed"
+        return 1
+    fi
+    check "JupyterLab and a browser are installed" 900 scripts/lab-python.sh || return
+    export PATH=$LAB/bin:$PATH
+}
+
+# Our wheel, built once in a run, installed beside JupyterLab.
+need_wheel() { # WHAT-FOR
+    need_lab "$1" || return
+    if [ ! -d "$SCRATCH/wheel" ]; then
+        # yarn keeps what it has downloaded in the user's home; a machine without that only takes longer.
+        check "wheel and source archive build" 900 scripts/build-wheel.sh --venv "$LAB" --out "$SCRATCH/wheel" || return
+    fi
+    INFINIJUP_WHEEL=$(echo "$SCRATCH"/wheel/infinijup-*.whl)
+    export INFINIJUP_WHEEL
+    check "the wheel is installed" 120 scripts/lab-python.sh --wheel "$INFINIJUP_WHEEL"
 }
 
 # Tests in Rust that skip themselves without root and CRIU, and must not here.

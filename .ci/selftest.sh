@@ -32,6 +32,8 @@ counts count_pytest "30 3 1" '==== 2 failed, 30 passed, 1 skipped, 4 deselected,
 counts count_pytest "1 0 0" '1 passed in 0.03s\n'
 counts count_pytest "0 0 0" '==== no tests ran in 0.01s ====\n'
 counts count_pytest "0 0 0" 'a test said: 3 passed, 1 failed\n'
+counts count_node_test "12 3 2" 'ℹ tests 17\nℹ suites 4\nℹ pass 12\nℹ fail 1\nℹ cancelled 2\nℹ skipped 1\nℹ todo 1\nℹ duration_ms 90.1\n'
+counts count_node_test "0 0 0" 'a test said: pass 3\n'
 
 # ---- the whole gate ----
 
