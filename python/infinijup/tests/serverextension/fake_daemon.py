@@ -314,3 +314,18 @@ class Refused(Exception):
     def __init__(self, status: int, body: dict[str, Any]):
         super().__init__(body["message"])
         self.status, self.body = status, body
+
+
+async def main(directory: Path) -> None:
+    """`python fake_daemon.py DIRECTORY`: something for JupyterLab to talk to, with INFINIJUP_SOCKET=DIRECTORY/d.sock."""
+    daemon = FakeDaemon(directory)
+    await daemon.start()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await daemon.close()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(main(Path(sys.argv[1])))
