@@ -25,6 +25,8 @@ MAGIC = "--IPKernelApp.extra_extensions=infinijup"
 FLAG = "INFINIJUP_SESSION"
 
 _LONGEST_NAME = 48
+# As their packages name them.
+_XEUS = r"xpython(_launcher)?|xcpp(\d\d)?|xsqlite|xsql|xr|xlua|xoctave|xrobot|xwren|xnelson|xhaskell|xfortran"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -36,6 +38,19 @@ def open_placeholder(command: Iterable[str], connection_file: str) -> list[str]:
 def is_ipykernel(command: list[str]) -> bool:
     """Whether the command is ipykernel's: `python -m ipykernel_launcher` or `python -m ipykernel`."""
     return any(word in ("ipykernel_launcher", "ipykernel") or word.endswith("/ipykernel_launcher.py") for word in command)
+
+
+def unfit(command: list[str]) -> str | None:
+    """Why a kernel must not be a session, if so.
+
+    After a dump, CRIU lets a `poll` that the freeze interrupted return EINTR, which POSIX allows at any time. Kernels made with xeus take
+    that for the end of the world (xeus-python 0.19: `terminate called after throwing an instance of 'zmq::error_t'`), so the first snapshot
+    of one, an automatic one perhaps, would be its death.
+    """
+    programs = {os.path.basename(command[0])} | {module for flag, module in zip(command, command[1:], strict=False) if flag == "-m"}
+    if any(re.fullmatch(_XEUS, program) for program in programs):
+        return "kernels made with xeus end when a snapshot is taken of them"
+    return None
 
 
 def prepared(command: list[str], env: Mapping[str, str]) -> list[str]:

@@ -94,7 +94,7 @@ class InfinijupProvisioner(LocalProvisioner):
         self._wanted = dict(kwargs)
         self.why_not = None
         try:
-            self._check_transport()
+            self._check_fitness()
             await self.daemon.get("/v1/version")
         except DaemonError as error:
             self._without_session(error)
@@ -239,10 +239,13 @@ class InfinijupProvisioner(LocalProvisioner):
             labels[PATH] = pathlib.PurePath(notebook).relative_to(root).as_posix()
         return labels
 
-    def _check_transport(self) -> None:
-        policy = getattr(self.parent, "transport_encryption", "disabled")
-        if policy == "required":
-            raise DaemonError("encryption", "transport_encryption is `required`, which kernels in sessions do not have")
+    def _check_fitness(self) -> None:
+        """Whether the kernel can be a session at all."""
+        if getattr(self.parent, "transport_encryption", "disabled") == "required":
+            raise DaemonError("no-session", "transport_encryption is `required`, which kernels in sessions do not have")
+        reason = launch.unfit(self.kernel_spec.argv)
+        if reason is not None:
+            raise DaemonError("no-session", reason)
 
     def _without_session(self, error: DaemonError) -> None:
         """Goes on without the daemon, unless the kernelspec or an existing session forbid that."""

@@ -27,6 +27,13 @@ def test_ipykernel_has_no_history_file_and_gets_the_magic_if_it_can_import_it():
     assert launch.prepared(["bash", "-f", "{connection_file}"], {}) == ["bash", "-f", "{connection_file}"]
 
 
+def test_kernels_that_would_not_survive_are_known():
+    for words in (["python3.11", "-m", "xpython_launcher", "-f", "f"], ["/opt/bin/xpython", "-f", "f"], ["xcpp17"]):
+        assert "xeus" in launch.unfit(words)
+    for words in (IPYKERNEL, [sys.executable, "-m", "bash_kernel", "-f", "f"], ["xonsh"]):
+        assert launch.unfit(words) is None
+
+
 def test_a_python_that_is_not_there_has_no_package():
     assert not launch.has_package("/nowhere/python", {})
 

@@ -17,6 +17,11 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 
 
+def parent(message):
+    """The request that a message belongs to. Kernels made with xeus have messages that belong to none, and say null."""
+    return (message["parent_header"] or {}).get("msg_id")
+
+
 class Manager:
     """Verbs are methods."""
 
@@ -60,9 +65,9 @@ class Manager:
             while True:
                 asked = client.kernel_info()
                 try:
-                    while (await client.get_shell_msg(timeout=1))["parent_header"].get("msg_id") != asked:
+                    while parent(await client.get_shell_msg(timeout=1)) != asked:
                         pass
-                    while (await client.get_iopub_msg(timeout=1))["parent_header"].get("msg_id") != asked:
+                    while parent(await client.get_iopub_msg(timeout=1)) != asked:
                         pass
                     return
                 except queue.Empty:
@@ -80,7 +85,7 @@ class Manager:
         async with asyncio.timeout(seconds):
             while True:
                 message = await client.get_iopub_msg(timeout=None)
-                if message["parent_header"].get("msg_id") != asked:
+                if parent(message) != asked:
                     continue
                 content = message["content"]
                 if message["msg_type"] == "stream":
@@ -89,7 +94,7 @@ class Manager:
                     printed += content["data"].get("text/plain", "")
                 elif message["msg_type"] == "status" and content["execution_state"] == "idle":
                     break
-            while (reply := await client.get_shell_msg(timeout=None))["parent_header"].get("msg_id") != asked:
+            while parent(reply := await client.get_shell_msg(timeout=None)) != asked:
                 pass
         return {"printed": printed, **{name: reply["content"].get(name) for name in ("status", "ename", "evalue", "execution_count")}}
 
@@ -99,13 +104,13 @@ class Manager:
         asked = client.execute(code)
         while True:
             message = await client.get_iopub_msg(timeout=30)
-            if message["parent_header"].get("msg_id") == asked and message["msg_type"] == "execute_input":
+            if parent(message) == asked and message["msg_type"] == "execute_input":
                 return asked
 
     async def complete(self, kernel_id, code):
         client = await self.client(kernel_id)
         asked = client.complete(code)
-        while (reply := await client.get_shell_msg(timeout=30))["parent_header"].get("msg_id") != asked:
+        while parent(reply := await client.get_shell_msg(timeout=30)) != asked:
             pass
         return reply["content"]["matches"]
 
