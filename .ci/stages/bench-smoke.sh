@@ -3,7 +3,7 @@
 # Speed is not judged here, a shared machine is no place to measure; counts (bytes that a change costs) are.
 
 if [ -x bench/run ]; then
-    if need_live_packages; then
+    if need_live_packages && need_wheel "bench/run --smoke"; then
         check "bench/run --smoke" 1200 bench/run --smoke
     else
         skip "bench/run --smoke" "Debian packages that it needs could not be installed"

@@ -25,8 +25,8 @@ jupyter() {
         env PATH=/nowhere "$LAB/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$archive" \
         "$(echo "$SCRATCH"/wheel/infinijup-*.tar.gz)" &&
         check "file by file" 10 python3 -c "$SAME_FILES" "$INFINIJUP_WHEEL" "$(echo "$archive"/infinijup-*.whl)"
-    check "JupyterLab knows the extension" 60 sh -c 'jupyter labextension list 2>&1 | grep -E "infinijup .*enabled.*OK"'
-    check "its server knows the extension" 60 sh -c 'jupyter server extension list 2>&1 | grep -E "infinijup .*OK"'
+    check "JupyterLab knows the extension" 180 sh -c 'jupyter labextension list 2>&1 | grep -E "infinijup .*enabled.*OK"'
+    check "its server knows the extension" 180 sh -c 'jupyter server extension list 2>&1 | grep -E "infinijup .*OK"'
     check_tests "Python package in JupyterLab" 600 count_pytest 50 \
         env PYTHONDONTWRITEBYTECODE=1 "$LAB/bin/python" -m pytest -q python/infinijup/tests
 }

@@ -33,9 +33,12 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"screenshots: {artefacts()}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Debian's Chromium. Its own sandbox does not work for root; it sees nothing but our servers."""
+    """Debian's Chromium. Its own sandbox does not work for root; it sees nothing but our servers.
+
+    Playwright keeps an event loop running as long as it is there, so files without pages must not share it.
+    """
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         yield running
