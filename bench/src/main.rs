@@ -23,6 +23,8 @@ mod rivals;
 mod rng;
 mod run;
 mod scale;
+mod swap;
+mod ui;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -81,6 +83,16 @@ const BENCHMARKS: &[Benchmark] = &[
         "gpu-overhead",
         "A snapshot and a resume of a program with 2 GiB on a GPU, against the sum of the bare parts.",
         gpu_overhead::run,
+    ),
+    (
+        "ui",
+        "The History panel of a notebook with 2,000 snapshots in a browser: opening, scrolling, idling.",
+        ui::run,
+    ),
+    (
+        "swap",
+        "How long a person waits for a kernel of 100 MB to go back, against bare kill and `criu restore`.",
+        swap::run,
     ),
 ];
 

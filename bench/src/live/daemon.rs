@@ -58,6 +58,16 @@ impl Daemon {
         Ok(daemon)
     }
 
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A directory of ours that ends with it.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.place.dir
+    }
+
     /// One request; fails unless it was done.
     pub(crate) fn call(&self, method: &str, target: &str, body: Option<&Value>) -> Result<Value> {
         let mut stream = UnixStream::connect(&self.socket)?;

@@ -5,11 +5,13 @@
 //! documentation. They take turns, so that a busy minute hits both.
 
 mod bare;
+mod browser;
 mod client;
 mod daemon;
 pub(crate) mod gpu;
 
 pub(crate) use bare::BareBox;
+pub(crate) use browser::Browser;
 pub(crate) use client::Client;
 pub(crate) use daemon::{Daemon, connection};
 

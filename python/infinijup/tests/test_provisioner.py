@@ -12,7 +12,7 @@ pytest.importorskip("httpx")
 pytest.importorskip("ipykernel")
 pytest.importorskip("jupyter_client")
 
-from fake_daemon import FakeDaemon, Refusal
+from tiny_daemon import FakeDaemon, Refusal
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
