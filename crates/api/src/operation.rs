@@ -76,6 +76,9 @@ pub struct RollbackRequest {
     /// Whether files are put back too.
     #[serde(default = "yes")]
     pub files: bool,
+    /// Something that the kernel is told when it lives again; see `infinijup_reply` in docs/daemon.md.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 fn yes() -> bool {

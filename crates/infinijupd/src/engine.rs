@@ -13,7 +13,8 @@ use api::{
     SignalRequest, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Text,
     Uncaptured, Version, exit,
 };
-use lifecycle::{Class, Engine, LifecycleError, StepState, Watch};
+use lifecycle::{Asked, Class, Did, Engine, Errand, LifecycleError, SessionId, StepState, Watch};
+use serde_json::Value;
 
 use crate::caller::Caller;
 use crate::error::causes;
@@ -186,8 +187,8 @@ impl Operations for Engine {
         request: RollbackRequest,
         progress: &dyn Progress,
     ) -> Outcome<RollbackOutcome> {
-        let RollbackRequest { to, force, files } = request;
-        let request = lifecycle::RollbackRequest { to, force, files };
+        let RollbackRequest { to, force, files, note } = request;
+        let request = lifecycle::RollbackRequest { to, force, files, note };
         let done = Self::rollback(self, &able(self, by)?, which, &request, &Steps(progress))?;
         Ok(RollbackOutcome {
             commit: done.commit.to_string(),
@@ -306,6 +307,28 @@ impl Operations for Engine {
     fn restore(&self, by: &Caller, request: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
         let done = self.restore_directory(&able(self, by)?, request.directory.as_path())?;
         Ok(RestoredOutcome { pid: done.pid })
+    }
+
+    fn asked(&self) -> Option<Receiver<Asked>> {
+        Self::asked(self)
+    }
+
+    fn answer(&self, session: &SessionId, id: &str, answer: Option<Value>) {
+        Self::answer(self, session, id, answer);
+    }
+
+    fn due(&self) -> Option<Receiver<Errand>> {
+        match Self::due(self) {
+            Ok(due) => Some(due),
+            Err(error) => {
+                tracing::error!(%error, "policies of sessions are not kept");
+                None
+            }
+        }
+    }
+
+    fn did(&self, session: &SessionId, did: Did) {
+        Self::did(self, session, did);
     }
 
     fn happenings(&self) -> Option<Receiver<Happening>> {

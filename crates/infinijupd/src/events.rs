@@ -69,6 +69,7 @@ impl Events {
             owner_uid: Some(happening.owner_uid),
             state: happening.state,
             commit: happening.commit,
+            activity: happening.activity,
             ..blank(happening.kind)
         });
     }

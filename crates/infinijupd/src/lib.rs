@@ -17,6 +17,7 @@
 
 pub mod caller;
 pub mod engine;
+mod errands;
 pub mod error;
 pub mod events;
 pub mod instance;

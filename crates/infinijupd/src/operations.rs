@@ -8,11 +8,15 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
 use api::{
-    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
-    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, RestartRequest, RestoreRequest, RestoredOutcome,
-    ResumeRequest, RollbackOutcome, RollbackRequest, SessionPatch, SessionState, SessionView, SignalRequest,
-    SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Version,
+    Activity, AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView,
+    Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, RestartRequest, RestoreRequest,
+    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionPatch, SessionState,
+    SessionView, SignalRequest, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome,
+    Version,
 };
+
+use lifecycle::{Asked, Did, Errand, SessionId};
+use serde_json::Value;
 
 use crate::caller::Caller;
 
@@ -51,6 +55,8 @@ pub struct Happening {
     pub owner_uid: u32,
     /// The snapshot in question.
     pub commit: Option<String>,
+    /// What its kernel is doing, if that is what happened.
+    pub activity: Option<Activity>,
 }
 
 /// All that can be asked of the engine.
@@ -164,4 +170,18 @@ pub trait Operations: Send + Sync + 'static {
     fn happenings(&self) -> Option<Receiver<Happening>> {
         None
     }
+    /// What kernels ask for from now on; asked for once. Each is answered with [`Operations::answer`].
+    fn asked(&self) -> Option<Receiver<Asked>> {
+        None
+    }
+    /// Answers a kernel, unless the answer is `None`.
+    fn answer(&self, _session: &SessionId, _id: &str, _answer: Option<Value>) {}
+    /// What is due by the policies of sessions from now on; asked for once. [`Operations::did`] is told how it went.
+    fn due(&self) -> Option<Receiver<Errand>> {
+        None
+    }
+    /// How it went.
+    fn did(&self, _session: &SessionId, _did: Did) {}
+    /// Something was done by a session's policy: lets go of what that does not keep. What fails is tried the next time.
+    fn tidy(&self, _session: &SessionId) {}
 }

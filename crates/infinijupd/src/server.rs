@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::errands;
 use crate::events::Events;
 use crate::jobs::Jobs;
 use crate::listener::{Peer, PeerListener};
@@ -107,6 +108,7 @@ impl App {
 
     /// Serves until `stop` is over, and then until what was begun has ended.
     pub async fn serve(self, listener: PeerListener, stop: impl Future<Output = ()>) -> io::Result<()> {
+        errands::begin(&self);
         let mut stopping = self.stopping.clone();
         let service = routes::router(self.clone()).into_make_service_with_connect_info::<Peer>();
         let server = axum::serve(listener, service).with_graceful_shutdown(async move {

@@ -126,6 +126,7 @@ impl Engine {
                 record.state = SessionState::Running;
                 self.save(&record)?;
                 let session = self.running(&record);
+                self.kernel_restored(&record, &aim.commit.to_string(), None);
                 entry.done()?;
                 Ok(BranchOutcome {
                     session,

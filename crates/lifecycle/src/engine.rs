@@ -15,11 +15,13 @@ use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{Gone, Gpus, used_by};
 use crate::history::Stores;
 use crate::journal::Journal;
+use crate::kernel_watch::KernelWatch;
 use crate::locks::{Doing, Held, Locks};
 use crate::place::Place;
 use crate::program::settle;
 use crate::record::{Record, SessionId, SessionState};
 use crate::recover::Recovery;
+use crate::schedule::Schedule;
 use crate::seal::Sealer;
 use crate::staging::Stages;
 use crate::view::SessionView;
@@ -43,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) stores: Stores,
     pub(crate) events: Events,
     pub(crate) watcher: Watcher,
+    pub(crate) kernels: KernelWatch,
+    pub(crate) schedule: Schedule,
     pub(crate) gpus: Gpus,
     /// Workers of earlier daemons that hang in the driver.
     pub(crate) gone: Gone,
@@ -83,6 +87,8 @@ impl Engine {
             stores: Stores::new(place.state.join("users")),
             events: Events::default(),
             watcher: Watcher::start()?,
+            kernels: KernelWatch::start()?,
+            schedule: Schedule::default(),
             gpus: Gpus::new(config.gpu.clone()),
             gone: Gone::default(),
             criu: OnceLock::new(),
@@ -133,16 +139,25 @@ impl Engine {
     /// What is being done to the session, and what its processes use now.
     fn measure(&self, view: &mut SessionView) {
         view.operation = self.inner.locks.doing(&view.id).and_then(Doing::kind);
+        view.activity = self.inner.kernels.activity(&view.id);
         view.memory_bytes = view.pid.and_then(memory_of);
-        if view.gpus.is_empty() && !view.attached {
-            return;
+        if !view.gpus.is_empty() || view.attached {
+            view.vram_bytes = view.pid.and_then(|init| self.vram_of(init));
         }
-        view.vram_bytes = view.pid.and_then(|init| {
-            let host = self.inner.gpus.host_lately()?;
-            let tree = sandbox::process::tree(init).ok()?;
-            let pids: Vec<i32> = tree.iter().map(|process| process.pid).collect();
-            Some(used_by(&host, &pids).iter().fold(0_u64, |all, (_, bytes)| all.saturating_add(*bytes)))
-        });
+    }
+
+    /// How much GPU memory the processes below this one use; `None` if that cannot be told.
+    fn vram_of(&self, init: i32) -> Option<u64> {
+        let host = self.inner.gpus.host_lately()?;
+        let tree = sandbox::process::tree(init).ok()?;
+        let pids: Vec<i32> = tree.iter().map(|process| process.pid).collect();
+        Some(used_by(&host, &pids).iter().fold(0_u64, |all, (_, bytes)| all.saturating_add(*bytes)))
+    }
+
+    /// Whether a session holds GPU memory now.
+    pub(crate) fn holds_gpu_memory(&self, record: &Record) -> bool {
+        let may = !record.gpus.is_empty() || record.attached;
+        may && record.init.and_then(|init| self.vram_of(init.pid)).is_some_and(|bytes| bytes > 0)
     }
 
     /// Where a session's log is. The file is the user's: open it with their rights.
@@ -198,7 +213,10 @@ impl Engine {
         let held = self.inner.locks.take(&record.id, &record.name, doing)?;
         let record = self.records().get(&record.id).cloned();
         match record {
-            Some(record) => Ok((held, record)),
+            Some(record) => {
+                self.note_hold(&record.id);
+                Ok((held, record))
+            }
             None => Err(LifecycleError::NoSuchSession { which: which.to_owned() }),
         }
     }

@@ -122,6 +122,7 @@ impl Engine {
                 to: snapshot.commit.to_string(),
                 force: true,
                 files: false,
+                note: None,
             };
             self.rollback(&root, id, &rolled, &NoWatch)?;
             Ok(format!("a process was dumped in {} ms and restored", snapshot.frozen.as_millis()))

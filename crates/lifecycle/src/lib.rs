@@ -35,6 +35,7 @@ mod history;
 mod ingest;
 mod inspect;
 mod journal;
+mod kernel_watch;
 mod locks;
 mod materialise;
 mod notes;
@@ -48,6 +49,7 @@ mod request;
 mod restart;
 mod restore;
 mod rollback;
+mod schedule;
 mod seal;
 mod section;
 mod signal;
@@ -70,6 +72,8 @@ pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use exec::ExecOutcome;
 pub use jupyter_bridge::InterruptMode;
+pub use jupyter_bridge::client::Doing;
+pub use kernel_watch::{Activity, Asked};
 pub use notes::{Keep, NotesChange, SessionPolicy};
 pub use preflight::Problem;
 pub use record::{Network, SessionId, SessionState};
@@ -78,6 +82,7 @@ pub use request::{
     BranchRequest, FilePolicy, GpuWish, KernelStart, RestartRequest, ResumeRequest, RollbackRequest,
     SnapshotRequest, Start, StartRequest, StopRequest,
 };
+pub use schedule::{Did, Due, Errand};
 pub use steps::{NoWatch, StepState, Timing, Watch};
 pub use view::{
     BranchOutcome, CommitView, KernelView, NotCapturedView, OneShot, Origin, RollbackOutcome, SessionView,

@@ -180,7 +180,8 @@ impl Engine {
             (Ok((aim, placed)), Ok(kept)) => {
                 let safe = Safe { commit: safe, files: kept };
                 let to = To { aim: &aim, placed };
-                self.bring_up(&mut record, &store, to, &safe, files, entry, &mut steps).map(|_| ())
+                let brought = self.bring_up(&mut record, &store, to, &safe, files, entry, &mut steps);
+                brought.map(|_| self.kernel_restored(&record, &aim.commit.to_string(), None))
             }
             (Err(error), _) | (_, Err(error)) => {
                 self.set_down(&mut record, SessionState::Suspended)?;

@@ -140,6 +140,8 @@ pub struct RollbackRequest {
     pub force: bool,
     /// Put files back too.
     pub files: bool,
+    /// What the kernel is told when it lives again.
+    pub note: Option<String>,
 }
 
 /// A new session from a snapshot of another.

@@ -200,6 +200,7 @@ impl Engine {
         };
         let to = To { aim: &aim, placed };
         let commit = self.bring_up(&mut record, &store, to, &safe, request.files, entry, &mut steps)?;
+        self.kernel_restored(&record, &target.to_string(), request.note.as_deref());
         self.inner.events.tell(&record, EventKind::RolledBack { commit: target.to_string() });
         Ok(RollbackOutcome {
             commit,
@@ -344,6 +345,8 @@ impl Engine {
             record.state = SessionState::Running;
             self.save(record)?;
             self.running(record);
+            // It is the one that is being answered with this error.
+            self.renew_kernel(record, None);
             entry.done()?;
             return Err(LifecycleError::PutBack { session, commit, source });
         }

@@ -198,6 +198,7 @@ impl Engine {
             // It has ended between the last look and this one.
             self.ended_by_itself(init);
         }
+        self.listen_to_kernel(record);
         self.view(record)
     }
 

@@ -141,6 +141,7 @@ impl Engine {
     /// Frees namespaces, helpers, cgroup and mounts. Nothing of it holds state, so what fails here is litter, not loss;
     /// the next start looks for it again.
     pub(crate) fn free_machine(&self, record: &Record) {
+        self.leave_kernel(&record.id);
         if let Some(identity) = record.forwarder {
             Forwarder { identity, ports: Vec::new() }.stop();
         }

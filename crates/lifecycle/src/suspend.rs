@@ -65,7 +65,7 @@ impl Engine {
         };
         let store = self.inner.stores.open(record.owner.uid)?;
         let aim = self.aim(caller, &record, &store, head, request.force, &mut steps)?;
-        let back = RollbackRequest { to: head.to_string(), force: request.force, files: true };
+        let back = RollbackRequest { to: head.to_string(), force: request.force, files: true, note: None };
         steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
         let wanted = Wanted { wish: request.gpus.as_ref(), force: request.force, ends: None };
         let placed = self.place_gpus(&record, &head.short(), aim.gpu.as_ref(), wanted)?;
@@ -74,6 +74,7 @@ impl Engine {
         let entry = self.inner.journal.begin(&record.id, &phase)?;
         let to = To { aim: &aim, placed };
         self.bring_up(&mut record, &store, to, &safe, true, entry, &mut steps)?;
+        self.kernel_restored(&record, &head.to_string(), None);
         Ok(self.view(&record))
     }
 }

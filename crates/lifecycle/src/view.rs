@@ -8,6 +8,7 @@ use cas_core::ObjectId;
 use jiff::Timestamp;
 use jupyter_bridge::InterruptMode;
 
+use crate::kernel_watch::Activity;
 use crate::notes::SessionPolicy;
 use crate::record::{Network, Record, SessionId, SessionState};
 use crate::request::FilePolicy;
@@ -70,6 +71,8 @@ pub struct SessionView {
     pub mark: Option<String>,
     /// The kind of the operation that is under way.
     pub operation: Option<&'static str>,
+    /// What its kernel is doing, if it is one that runs.
+    pub activity: Option<Activity>,
 }
 
 /// How a kernel is reached.
@@ -134,6 +137,7 @@ impl SessionView {
             policy: record.notes.policy.clone(),
             mark: record.notes.mark.clone(),
             operation: None,
+            activity: None,
         }
     }
 }

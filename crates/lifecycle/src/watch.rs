@@ -15,6 +15,7 @@ use sandbox::{Ended, OrphanReaper};
 
 use crate::engine::{Engine, Inner};
 use crate::error::{Result, io_error};
+use crate::kernel_watch::Activity;
 use crate::record::{Record, SessionId, SessionState};
 
 /// Something happened to a session.
@@ -49,6 +50,8 @@ pub enum EventKind {
     },
     /// Its name or what is noted about it is other than it was.
     Changed,
+    /// Its kernel does something else.
+    Activity(Activity),
     /// It is forgotten.
     Removed,
 }

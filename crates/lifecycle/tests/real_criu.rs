@@ -159,14 +159,15 @@ fn a_session_goes_back_with_its_file_and_goes_on() {
     let taken = world.engine.snapshot(&world.caller, "one", &SnapshotRequest::default(), &NoWatch).unwrap();
     let then = number(&file);
     let far = wait_past(&file, then + 200);
-    let back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true };
+    let back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true, note: None };
     let outcome = world.engine.rollback(&world.caller, "one", &back, &NoWatch).unwrap();
     let now = wait_past(&file, 0);
     assert!(now < far, "{now} is not before {far}");
     wait_past(&file, now);
     assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
     // And forth again, to where it was when it went back.
-    let forth = RollbackRequest { to: outcome.automatic.unwrap().to_string(), force: false, files: true };
+    let forth =
+        RollbackRequest { to: outcome.automatic.unwrap().to_string(), force: false, files: true, note: None };
     world.engine.rollback(&world.caller, "one", &forth, &NoWatch).unwrap();
     assert!(wait_past(&file, 0) >= far);
     world.end(&["one"]);
@@ -222,7 +223,7 @@ fn files_that_someone_else_changed_are_named_and_kept() {
         world.engine.snapshot(&world.caller, "shared", &SnapshotRequest::default(), &NoWatch).unwrap();
     world.engine.suspend(&world.caller, "shared", &NoWatch).unwrap();
     fs::write(&file, "somebody else was here").unwrap();
-    let mut back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true };
+    let mut back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true, note: None };
     let error = world.engine.rollback(&world.caller, "shared", &back, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L030", "{error}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "somebody else was here");

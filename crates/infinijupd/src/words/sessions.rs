@@ -9,14 +9,33 @@ use crate::operations::Happening;
 
 /// What happened, in the words of the wire.
 pub(crate) fn happening(event: lifecycle::EngineEvent) -> Happening {
+    let mut activity = None;
     let (kind, state, commit) = match event.kind {
         lifecycle::EventKind::State(now) => (api::EventKind::SessionState, Some(state(now)), None),
         lifecycle::EventKind::Snapshot { commit } => (api::EventKind::SnapshotTaken, None, Some(commit)),
         lifecycle::EventKind::RolledBack { commit } => (api::EventKind::RolledBack, None, Some(commit)),
         lifecycle::EventKind::Changed => (api::EventKind::SessionChanged, None, None),
+        lifecycle::EventKind::Activity(now) => {
+            activity = Some(kernel_activity(now));
+            (api::EventKind::SessionActivity, None, None)
+        }
         lifecycle::EventKind::Removed => (api::EventKind::SessionRemoved, None, None),
     };
-    Happening { kind, state, session: event.session.to_string(), owner_uid: event.owner, commit }
+    let (session, owner_uid) = (event.session.to_string(), event.owner);
+    Happening { kind, state, session, owner_uid, commit, activity }
+}
+
+fn kernel_activity(activity: lifecycle::Activity) -> api::Activity {
+    api::Activity {
+        state: match activity.doing {
+            lifecycle::Doing::Busy => api::ActivityState::Busy,
+            lifecycle::Doing::Idle => api::ActivityState::Idle,
+            lifecycle::Doing::Unknown => api::ActivityState::Unknown,
+        },
+        since: activity.since.to_string(),
+        number: activity.number,
+        cell: activity.cell,
+    }
 }
 
 /// A session.
@@ -77,7 +96,7 @@ pub(crate) fn session(view: lifecycle::SessionView) -> SessionView {
             }),
         },
         operation: view.operation.map(str::to_owned),
-        activity: None,
+        activity: view.activity.map(kernel_activity),
         mark: view.mark,
     }
 }

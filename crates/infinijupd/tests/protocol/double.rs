@@ -12,6 +12,9 @@ use api::{
     SessionPolicy, SessionState, SessionView, Signal, SignalRequest, SnapshotOutcome, SnapshotRequest,
     StartRequest, StopRequest, SuspendOutcome, Version,
 };
+use lifecycle::{Asked, Did, Errand, SessionId};
+use serde_json::Value;
+
 use infinijupd::{Caller, Failure, Happening, Operations, Outcome, Progress};
 
 pub(crate) struct Double {
@@ -22,6 +25,11 @@ pub(crate) struct Double {
     held: Mutex<bool>,
     released: Condvar,
     happenings: Mutex<(Sender<Happening>, Option<Receiver<Happening>>)>,
+    pub(crate) asked: Mutex<Option<Receiver<Asked>>>,
+    pub(crate) due: Mutex<Option<Receiver<Errand>>>,
+    /// What kernels were answered, and how errands went.
+    pub(crate) answers: Mutex<Vec<Value>>,
+    pub(crate) dids: Mutex<Vec<Did>>,
 }
 
 impl Double {
@@ -34,6 +42,10 @@ impl Double {
             held: Mutex::new(true),
             released: Condvar::new(),
             happenings: Mutex::new((sender, Some(receiver))),
+            asked: Mutex::default(),
+            due: Mutex::default(),
+            answers: Mutex::default(),
+            dids: Mutex::default(),
         }
     }
 
@@ -91,6 +103,7 @@ impl Double {
             session: session.id.clone(),
             owner_uid: session.owner_uid,
             commit: Some("c0ffee".to_owned()),
+            activity: None,
         };
         self.happenings.lock().unwrap().0.send(happening).unwrap();
     }
@@ -280,6 +293,22 @@ impl Operations for Double {
 
     fn restore(&self, _: &Caller, _: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
         Err(failure(403, "only root"))
+    }
+
+    fn asked(&self) -> Option<Receiver<Asked>> {
+        self.asked.lock().unwrap().take()
+    }
+
+    fn answer(&self, _: &SessionId, id: &str, answer: Option<Value>) {
+        self.answers.lock().unwrap().push(answer.unwrap_or_else(|| id.into()));
+    }
+
+    fn due(&self) -> Option<Receiver<Errand>> {
+        self.due.lock().unwrap().take()
+    }
+
+    fn did(&self, _: &SessionId, did: Did) {
+        self.dids.lock().unwrap().push(did);
     }
 
     fn happenings(&self) -> Option<Receiver<Happening>> {

@@ -8,6 +8,8 @@ mod client;
 #[cfg(test)]
 mod double;
 #[cfg(test)]
+mod errands;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod names;

@@ -56,8 +56,8 @@ pub(crate) enum Command {
     Evaluate { expressions: BTreeMap<String, String>, limit: Duration, answer: SyncSender<Result<Answers>> },
     /// Send on the control channel, as soon as it is there.
     Control { kind: String, content: Value },
-    /// The kernel is another one now. Connect anew, and then send this.
-    Renew { kind: String, content: Value },
+    /// The kernel is another one now. Connect anew, and then send this on the control channel.
+    Renew { first: Option<(String, Value)> },
 }
 
 /// A request of ours to the shell that has no answer yet.
@@ -84,8 +84,8 @@ pub(crate) struct Task<L> {
     /// When to think again about a shell that is silent, or a kernel that is busy.
     think: Option<Instant>,
     waiting: VecDeque<Vec<u8>>,
-    /// To be sent on a control channel that was made after so many renewals.
-    first: Option<(u64, Vec<u8>)>,
+    /// To be sent on the control channel before anything else.
+    first: Option<Vec<u8>>,
 }
 
 impl<L: Listener> Task<L> {
@@ -173,11 +173,14 @@ impl<L: Listener> Task<L> {
                     self.waiting.push_back(bytes);
                 }
             }
-            Command::Renew { kind, content } => {
-                let bytes = self.encoded(UnknownMessage { msg_type: kind, content }.into()).1;
+            Command::Renew { first } => {
                 let age = self.renew.borrow().wrapping_add(1);
-                self.first = Some((age, bytes));
+                self.first = first
+                    .map(|(kind, content)| self.encoded(UnknownMessage { msg_type: kind, content }.into()).1);
+                // Whatever is still said about the old connections, nothing is sent there any more.
+                self.up = [false; 3];
                 self.waiting.clear();
+                self.lost_track();
                 self.renew.send_replace(age);
             }
         }
@@ -236,12 +239,14 @@ impl<L: Listener> Task<L> {
 
     fn hear(&mut self, which: Which, news: News) {
         match news {
-            News::Up(age) => {
+            // One that was made before a renewal is lost already.
+            News::Up(age) if age < *self.renew.borrow() => (),
+            News::Up(_) => {
                 self.up[which as usize] = true;
                 match which {
-                    Which::Control => self.control_is_up(age),
+                    Which::Control => self.control_is_up(),
                     Which::Iopub | Which::Shell if self.up(Which::Iopub) && self.up(Which::Shell) => {
-                        self.probe()
+                        self.probe();
                     }
                     Which::Iopub | Which::Shell => (),
                 }
@@ -249,9 +254,7 @@ impl<L: Listener> Task<L> {
             News::Down => {
                 self.up[which as usize] = false;
                 if which != Which::Control {
-                    self.give_up_waiting();
-                    self.activity.anew();
-                    self.think = None;
+                    self.lost_track();
                 }
             }
             News::Message(frames) => {
@@ -262,30 +265,26 @@ impl<L: Listener> Task<L> {
         }
     }
 
-    fn control_is_up(&mut self, age: u64) {
-        if let Some((wanted, _)) = &self.first {
-            if age < *wanted {
-                return;
-            }
-            if let Some((_, bytes)) = self.first.take() {
-                self.send(Which::Control, bytes);
-            }
-        }
-        for bytes in std::mem::take(&mut self.waiting) {
+    fn control_is_up(&mut self) {
+        let first = self.first.take();
+        for bytes in first.into_iter().chain(std::mem::take(&mut self.waiting)) {
             self.send(Which::Control, bytes);
         }
+    }
+
+    /// What the kernel does is not known any more, and what it was asked has no answer.
+    fn lost_track(&mut self) {
+        if let Some((_, _, answer)) = self.pending.take().and_then(|pending| pending.waiting) {
+            let _nobody_waits = answer.try_send(Err(JupyterError::Away));
+        }
+        self.activity.anew();
+        self.think = None;
     }
 
     /// Asks the shell something that costs nothing, to see whether it answers.
     fn probe(&mut self) {
         self.ask_shell(KernelInfoRequest {}.into(), None);
         self.think = Some(Instant::now() + SILENCE);
-    }
-
-    fn give_up_waiting(&mut self) {
-        if let Some((_, _, answer)) = self.pending.take().and_then(|pending| pending.waiting) {
-            let _nobody_waits = answer.try_send(Err(JupyterError::Away));
-        }
     }
 
     /// Time has passed.

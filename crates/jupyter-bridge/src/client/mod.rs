@@ -93,10 +93,10 @@ impl Kernel {
         self.send_control("interrupt_request", Value::Object(serde_json::Map::new()))
     }
 
-    /// The process behind the ports is another one now. Connects anew, and sends this message on the control channel before
-    /// any other.
-    pub fn renew(&self, kind: &str, content: Value) -> Result<()> {
-        self.tell(Command::Renew { kind: kind.to_owned(), content })
+    /// The process behind the ports is another one now. Connects anew, and sends `first`, a type and a content, on the control
+    /// channel before anything else. What waited for the old process is forgotten.
+    pub fn renew(&self, first: Option<(&str, Value)>) -> Result<()> {
+        self.tell(Command::Renew { first: first.map(|(kind, content)| (kind.to_owned(), content)) })
     }
 
     fn tell(&self, command: Command) -> Result<()> {

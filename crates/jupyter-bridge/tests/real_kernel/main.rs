@@ -106,7 +106,7 @@ fn a_kernel_that_went_and_came_back_is_found_again() {
     heard.until(LIMIT, |status| status.doing == Doing::Idle);
     assert!(kernel.variables(LIMIT).unwrap().is_some());
     // Told that it is another one: connected anew, and found idle again.
-    kernel.renew("infinijup_reply", json!({ "id": "*" })).unwrap();
+    kernel.renew(Some(("infinijup_reply", json!({ "id": "*" })))).unwrap();
     heard.until(LIMIT, |status| status.doing == Doing::Unknown);
     heard.until(LIMIT, |status| status.doing == Doing::Idle);
 }
