@@ -28,6 +28,7 @@ pub mod metrics;
 pub mod notify;
 pub mod openapi;
 pub mod operations;
+pub mod redis;
 mod routes;
 pub mod server;
 pub mod settings;

@@ -82,6 +82,9 @@ fn run(settings: &Settings) -> Result<(), Failure> {
 async fn serve(settings: &Settings, engine: Engine) -> Result<(), DaemonError> {
     let limits = Limits::default();
     let app = App::new(Arc::new(engine), limits);
+    if let Some(redis) = settings.redis.clone() {
+        app.publish_to(redis).map_err(DaemonError::io("start the thread for Redis of", &settings.socket))?;
+    }
     let listener = PeerListener::bind(&settings.socket, limits.connections)?;
     let heed = |kind| signal(kind).map_err(DaemonError::io("heed signals for", &settings.socket));
     let (mut terminate, mut interrupt) = (heed(SignalKind::terminate())?, heed(SignalKind::interrupt())?);

@@ -56,6 +56,8 @@ pub struct Metrics {
     captured: Counter<u64, AtomicU64>,
     written: Counter<u64, AtomicU64>,
     deduplicated: Counter<u64, AtomicU64>,
+    redis_published: Counter<u64, AtomicU64>,
+    redis_lost: Counter<u64, AtomicU64>,
 }
 
 /// From a millisecond to a bit over a minute.
@@ -110,6 +112,13 @@ impl Metrics {
             Unit::Bytes,
             Counter::clone(&deduplicated),
         );
+        let (redis_published, redis_lost) = (Counter::default(), Counter::default());
+        registry.register("redis_events", "Events that Redis has", Counter::clone(&redis_published));
+        registry.register(
+            "redis_events_lost",
+            "Events that left the ring before Redis took them",
+            Counter::clone(&redis_lost),
+        );
         Arc::new(Self {
             registry,
             steps,
@@ -121,7 +130,19 @@ impl Metrics {
             captured,
             written,
             deduplicated,
+            redis_published,
+            redis_lost,
         })
+    }
+
+    /// Redis has an event.
+    pub(crate) fn redis_published(&self) {
+        self.redis_published.inc();
+    }
+
+    /// It will never have so many.
+    pub(crate) fn redis_lost(&self, count: u64) {
+        self.redis_lost.inc_by(count);
     }
 
     pub(crate) fn job_began(&self, kind: JobKind) {

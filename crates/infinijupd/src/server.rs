@@ -16,7 +16,7 @@ use crate::jobs::Jobs;
 use crate::listener::{Peer, PeerListener};
 use crate::metrics::Metrics;
 use crate::operations::Operations;
-use crate::routes;
+use crate::{redis, routes};
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,11 @@ impl App {
     /// Jobs that run.
     pub fn jobs_running(&self) -> usize {
         self.jobs.running()
+    }
+
+    /// Publishes what happens from now on in a Redis too.
+    pub fn publish_to(&self, redis: redis::Address) -> io::Result<()> {
+        redis::publish(redis, &self.events, &self.metrics, self.stopping.clone())
     }
 
     /// What the engine tells becomes events. The thread ends with the engine.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::DaemonError;
+use crate::redis::Address;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -20,6 +21,10 @@ Options:
       --box PATH     the helper program infinijup-box     [env: INFINIJUP_BOX]    [default: looked for]
   -h, --help         print this
   -V, --version      print the version
+
+Events for others to read:
+      --redis URL    publish them in Redis Streams: redis://HOST:PORT or unix:///PATH
+                     [env: INFINIJUP_REDIS; there a password in it is not seen by everyone]
 
 For NVIDIA GPUs:
       --gpu-program PATH       the helper program infinijup-gpu
@@ -57,13 +62,15 @@ pub struct Settings {
     pub gpu_lock_limit: Option<Duration>,
     /// How long the driver may take to move a process off or onto a GPU.
     pub gpu_step_limit: Option<Duration>,
+    /// Where events are published too.
+    pub redis: Option<Address>,
 }
 
 /// What was asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     /// Be the daemon.
-    Serve(Settings),
+    Serve(Box<Settings>),
     /// Print [`HELP`].
     Help,
     /// Print the version.
@@ -77,7 +84,7 @@ impl Request {
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, DaemonError> {
         let refused = |what: String| DaemonError::Settings { what };
-        let mut flags: [(&str, &str, Option<OsString>); 9] = [
+        let mut flags: [(&str, &str, Option<OsString>); 10] = [
             ("--state", "INFINIJUP_STATE", None),
             ("--run", "INFINIJUP_RUN", None),
             ("--socket", api::SOCKET_VARIABLE, None),
@@ -87,6 +94,7 @@ impl Request {
             ("--cuda-checkpoint", "INFINIJUP_CUDA_CHECKPOINT", None),
             ("--gpu-lock-limit", "INFINIJUP_GPU_LOCK_LIMIT", None),
             ("--gpu-step-limit", "INFINIJUP_GPU_STEP_LIMIT", None),
+            ("--redis", "INFINIJUP_REDIS", None),
         ];
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -108,18 +116,28 @@ impl Request {
             *value = Some(given.unwrap_or_default());
         }
         // each with the name under which it was given, for messages
-        let [state, run, socket, criu, box_program, gpu_program, cuda_checkpoint, lock_limit, step_limit] =
-            flags.map(|(flag, variable, value)| match value {
-                Some(value) => Some((flag, value)),
-                None => Some((variable, environment(variable).filter(|set| !set.is_empty())?)),
-            });
+        let [
+            state,
+            run,
+            socket,
+            criu,
+            box_program,
+            gpu_program,
+            cuda_checkpoint,
+            lock_limit,
+            step_limit,
+            redis,
+        ] = flags.map(|(flag, variable, value)| match value {
+            Some(value) => Some((flag, value)),
+            None => Some((variable, environment(variable).filter(|set| !set.is_empty())?)),
+        });
         let path =
             |given: Option<(&str, OsString)>| given.map(|(what, value)| path(what, &value)).transpose();
         let seconds =
             |given: Option<(&str, OsString)>| given.map(|(what, value)| seconds(what, &value)).transpose();
         let (state, run, socket) = (path(state)?, path(run)?, path(socket)?);
         let run = run.unwrap_or_else(|| "/run/infinijup".into());
-        Ok(Self::Serve(Settings {
+        Ok(Self::Serve(Box::new(Settings {
             state: state.unwrap_or_else(|| "/var/lib/infinijup".into()),
             socket: socket.unwrap_or_else(|| run.join("infinijupd.sock")),
             run,
@@ -129,7 +147,8 @@ impl Request {
             cuda_checkpoint: path(cuda_checkpoint)?,
             gpu_lock_limit: seconds(lock_limit)?,
             gpu_step_limit: seconds(step_limit)?,
-        }))
+            redis: redis.map(|(what, value)| address(what, &value)).transpose()?,
+        })))
     }
 }
 
@@ -140,6 +159,12 @@ fn path(what: &str, value: &OsStr) -> Result<PathBuf, DaemonError> {
         return Ok(path);
     }
     Err(DaemonError::Settings { what: format!("{what} needs an absolute path, not `{}`", path.display()) })
+}
+
+/// Where a Redis is. What is wrong with it is said without repeating it: there may be a password in it.
+fn address(what: &str, value: &OsStr) -> Result<Address, DaemonError> {
+    let parsed = value.to_str().ok_or("it is not UTF-8").and_then(Address::parse);
+    parsed.map_err(|wrong| DaemonError::Settings { what: format!("{what} makes no sense: {wrong}") })
 }
 
 /// A time in seconds, fractions allowed; more than a day is a mistake.
@@ -169,7 +194,7 @@ mod tests {
 
     fn settings(arguments: &[&str], environment: &[(&str, &str)]) -> Settings {
         match read(arguments, environment).unwrap() {
-            Request::Serve(settings) => settings,
+            Request::Serve(settings) => *settings,
             other => panic!("{other:?}"),
         }
     }
@@ -201,6 +226,14 @@ mod tests {
         }
         let refused = read(&[], &[("INFINIJUP_GPU_STEP_LIMIT", "soon")]).unwrap_err();
         assert!(refused.to_string().contains("INFINIJUP_GPU_STEP_LIMIT"), "{refused}");
+    }
+
+    #[test]
+    fn an_address_of_redis_is_checked_and_not_repeated() {
+        let set = settings(&[], &[("INFINIJUP_REDIS", "redis://localhost:7000")]);
+        assert!(set.redis.is_some() && settings(&[], &[]).redis.is_none());
+        let refused = read(&[], &[("INFINIJUP_REDIS", "rediss://:secret@h")]).unwrap_err().to_string();
+        assert!(refused.contains("INFINIJUP_REDIS") && !refused.contains("secret"), "{refused}");
     }
 
     #[test]

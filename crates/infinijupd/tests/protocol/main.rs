@@ -14,6 +14,8 @@ mod jobs;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
+mod redis;
+#[cfg(test)]
 mod running;
 #[cfg(test)]
 mod streams;
