@@ -36,7 +36,7 @@ from infinijup.serverextension.gate import CellGate
 from infinijup.serverextension.ledger import REPEATABLE, Fence, Ledger, Question, Request
 from infinijup.serverextension.messages import Incoming, outgoing
 
-PROBE_EVERY = 0.05
+PROBE_EVERY = 0.02
 # A kernel that has replied and still publishes no status for requests on its control channel never will.
 NO_STATUS = 0.25
 # A connection that the kernel did not take, because it still had the old one of the same name.
@@ -114,11 +114,16 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             super().create_stream()
         finally:
             context.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
+        for stream in self.channels.values():
+            stream.era = self.desk.era
 
     def nudge(self) -> asyncio.Future[None]:
         """Waits until this connection works; at once if the kernel is asleep or being exchanged."""
         for stream in self.channels.values():
             stream.on_recv_stream(self.handle_outgoing_message)
+        if any(stream.era != self.desk.era for stream in self.channels.values()):
+            # Kept by Jupyter for a page that comes back, and the process is another since.
+            self._renew()
         if self.desk.swapping or self.desk.asleep:
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             done.set_result(None)
@@ -131,8 +136,9 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         early, self._early = self._early or [], None
         for stream, message in early:
             self.handle_outgoing_message(stream, message)
-        owed, self.ledger.owed = self.ledger.owed, {}
-        self._close_requests([request for request in owed.values() if not request.is_answered()])
+        for request in self.ledger.owed:
+            # Of a page that comes back; it does not mind hearing it twice.
+            self._abort(request.header, request.channel, request.reply_kind)
         # If a swap came in between, its end lets the messages go.
         if not self.desk.swapping and generation == self.generation:
             self.settled = True
@@ -312,7 +318,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             self._probes.add(message["header"]["msg_id"])
             attempt += 1
             # Some kernels do not listen on the control channel, or only between cells.
-            self.session.send(self.channels["shell" if attempt % 20 == 0 else "control"], message)
+            self.session.send(self.channels["shell" if attempt % 50 == 0 else "control"], message)
             try:
                 await asyncio.wait_for(self._seen.wait(), PROBE_EVERY)
                 break
@@ -359,6 +365,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         self.held.extendleft(request.raw for request in reversed(again))
         for request in requests:
             if request not in again:
+                self.ledger.owed.append(request)
                 self._abort(request.header, request.channel, request.reply_kind)
             self.gate.ended(request.id)
 
@@ -421,7 +428,8 @@ def _is_between_others(header: dict[str, Any], parent: dict[str, Any]) -> bool:
 
 
 def _json(part: Any) -> dict[str, Any]:
-    return json.loads(bytes(part))
+    # Some kernels write `null` where they have no parent.
+    return json.loads(bytes(part)) or {}
 
 
 __all__ = ["BUSY_LIMIT", "SETTLE_LIMIT", "SwapAwareConnection"]

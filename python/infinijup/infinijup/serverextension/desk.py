@@ -27,6 +27,8 @@ class Desk:
         self.ledgers: dict[str, Ledger] = {}
         self.reasons: dict[str, str] = {}
         self.asleep = False
+        # How often the process was exchanged: sockets that are older lead nowhere.
+        self.era = 0
         self.waking: asyncio.Task[None] | None = None
         self.kernel_info: dict[str, Any] | None = None
         # Message ids of our own requests: no page is to see what comes of them.

@@ -84,8 +84,8 @@ class Ledger:
     def __init__(self) -> None:
         self.open: dict[str, Request] = {}
         self.finished: deque[Request] = deque(maxlen=_FINISHED)
-        # Cut off while the page was not there to be told.
-        self.owed: dict[str, Request] = {}
+        # Cut off; whether the page has heard of it is known only of a page that never went away.
+        self.owed: deque[Request] = deque(maxlen=_FINISHED)
         self.progress = 0
 
     def sent(self, request: Request) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infinijup.daemon import DaemonAway, DaemonError, target
+from infinijup.serverextension import room
 from infinijup.serverextension.connection import BUSY_LIMIT, SETTLE_LIMIT, SwapAwareConnection
 from infinijup.serverextension.ledger import Request
 
@@ -75,15 +76,18 @@ class Swaps:
 
     async def wake(self, kernel_id: str) -> None:
         """Resumes; a failure is told to the cells that wait."""
-        if not self.hub.desk(kernel_id).asleep:
-            return
-        try:
-            await self.operate(kernel_id, "resume", {})
-        except DaemonError as error:
-            if self.hub.desk(kernel_id).asleep:
-                self.hub.warn(kernel_id, error)
-                for connection in list(self.hub.desk(kernel_id).connections):
-                    connection.refuse_held_cells(error)
+        desk = self.hub.desk(kernel_id)
+        while desk.asleep:
+            try:
+                await self.operate(kernel_id, "resume", {})
+            except DaemonError as error:
+                if error.code == room.NO_ROOM and await room.make(self.hub, kernel_id):
+                    continue
+                if desk.asleep:
+                    self.hub.warn(kernel_id, error)
+                    for connection in list(desk.connections):
+                        connection.refuse_held_cells(error)
+                return
 
     async def _follow(self, kernel_id: str, reason: str, kind: str, window: Window) -> None:
         session = self.hub.session_id(kernel_id)
@@ -182,6 +186,7 @@ class Swaps:
     async def _bring_up(self, kernel_id: str, kind: str, commit: str | None, alive: bool) -> None:
         desk = self.hub.desk(kernel_id)
         desk.snapshot_at = None
+        desk.era += 1
         begin, end, flying = desk.flight(commit)
         open_now = {request.id: request for ledger in desk.ledgers.values() for request in ledger.open.values()}
         if not alive or kind == "restart":
@@ -205,7 +210,7 @@ class Swaps:
             if key in by_key:
                 cut[by_key[key]] = lost
             else:
-                ledger.owed.update({request.id: request for request in lost})
+                ledger.owed.extend(lost)
         if kind == "rollback" and commit is not None:
             # Before the kernel is heard again: a page attaches itself to the cell that goes on.
             await self._tell_restored(kernel_id, commit, running)

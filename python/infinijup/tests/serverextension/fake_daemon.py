@@ -40,6 +40,8 @@ class FakeDaemon:
         self.requests: list[tuple[str, str, Any]] = []
         self.refuse: dict[str, tuple[int, dict[str, Any]]] = {}
         self.slow = 0.0
+        # How many may run when another is resumed.
+        self.places = 1000
         self.current = ""
         self._events: list[dict[str, Any]] = []
         self._streams: set[asyncio.Queue[dict[str, Any]]] = set()
@@ -290,6 +292,8 @@ class FakeDaemon:
         return {"type": "suspend", "commit": taken["commit"], "freed_bytes": 1, "steps": []}
 
     async def do_resume(self, session: str, body: dict[str, Any]) -> dict[str, Any]:
+        if sum(view["state"] == "running" for view in self.sessions.values()) > self.places:
+            raise Refused(409, error("IJ-L080", "no place on the GPUs"))
         await self.spawn(session)
         return {"type": "session", **self.sessions[session]}
 

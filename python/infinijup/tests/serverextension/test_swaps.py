@@ -101,6 +101,24 @@ async def test_a_kernel_that_cannot_be_woken_says_why(notebook, page, rest, daem
     assert (await opened.run("print(1)")).text == "1\n"
 
 
+async def test_the_kernel_that_is_idle_longest_makes_room(notebook, page, rest, daemon, extension):
+    kernels = [(await notebook(f"{name}.ipynb"))["kernel"]["id"] for name in "abc"]
+    pages = [await page(kernel) for kernel in kernels]
+    for opened in pages:
+        await opened.run("1")
+    views = [daemon.sessions[extension.hub.session_id(kernel)] for kernel in kernels]
+    for number, view in enumerate(views):
+        view |= {"vram_bytes": 1, "activity": {"state": "idle", "since": f"2026-01-0{3 - number}T00:00:00Z"}}
+    await rest("PUT", "policy", {"policy": {"suspend_after_idle_s": 3600}})
+    await rest("POST", "suspend", {"kernel_id": kernels[0]})
+    daemon.places = 2
+    assert (await pages[0].run("print('there is a place')")).text == "there is a place\n"
+    await rest("POST", "suspend", {"kernel_id": kernels[0]})
+    daemon.places = 1
+    assert (await pages[0].run("print('there is one now')")).text == "there is one now\n"
+    assert [view["state"] for view in views] == ["running", "running", "suspended"]
+
+
 async def test_a_swap_that_somebody_else_began_is_seen(notebook, page, daemon, extension, until):
     model = await notebook()
     kernel = model["kernel"]["id"]
@@ -139,6 +157,22 @@ async def test_a_page_that_is_reloaded_in_the_middle(notebook, page, rest, daemo
     reloaded = await asyncio.wait_for(page(kernel), 5)
     assert (await reloaded.run("print('again')")).text == "again\n"
     await restoring
+
+
+async def test_a_page_that_was_away_learns_what_was_cut_off(notebook, page, rest, until):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("import time")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+    running = opened.execute("print('begun', flush=True)\ntime.sleep(60)")
+    await until("the cell runs", lambda: running.text)
+    opened.close()
+    await rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]})
+    back = await page(kernel, session=opened.session)
+    back.answers = opened.answers
+    await asyncio.wait_for(running.done.wait(), 10)
+    assert running.status == "aborted"
+    assert (await back.run("print(5)")).text == "5\n"
 
 
 async def test_many_swaps_lose_no_answer(notebook, page, rest):

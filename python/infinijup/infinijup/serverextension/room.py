@@ -1,0 +1,41 @@
+"""Room on the GPU for a kernel that wakes up: the one that has been idle longest makes it.
+
+Only where the user has idle kernels suspended anyway: then this merely does it sooner, for a reason.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from infinijup.daemon import DaemonError
+
+if TYPE_CHECKING:
+    from infinijup.serverextension.hub import Hub
+
+# No place on the GPUs.
+NO_ROOM = "IJ-L080"
+
+
+async def make(hub: "Hub", kernel_id: str) -> bool:
+    """Suspends one other kernel. False if there is none that could be."""
+    if hub.policy.server.suspend_after_idle_s is None:
+        return False
+    views = (await hub.daemon.get("/v1/sessions"))["sessions"]
+    idle = [(since, kernel) for view in views if (kernel := hub.kernel_of(view["id"])) and (since := _idle_since(hub, kernel, view))]
+    for _, kernel in sorted(idle):
+        if kernel == kernel_id:
+            continue
+        try:
+            await hub.swaps.operate(kernel, "suspend", {})
+        except DaemonError as error:
+            hub.log.info("infinijup: kernel %s makes no room: %s", kernel, error)
+        else:
+            return True
+    return False
+
+
+def _idle_since(hub: "Hub", kernel: str, view: dict[str, Any]) -> str | None:
+    """Since when it does nothing with the GPU memory that it has; None if it works, or has none."""
+    desk, activity = hub.desk(kernel), view.get("activity") or {}
+    works = desk.cells_open() or desk.swapping or activity.get("state") == "busy"
+    if works or view["state"] != "running" or not view.get("vram_bytes"):
+        return None
+    return activity.get("since") or view["created"]
