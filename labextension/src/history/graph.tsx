@@ -3,7 +3,7 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
-import type { Dot, ILaneRow, Piece } from './lanes';
+import type { Dot, ILaneRow, Piece } from './drawing';
 import { colourClass } from './palette';
 
 /** The distance of two lanes where there is room for it. */

@@ -1,4 +1,4 @@
 export { COMMANDS } from './actions';
-export { CompareWidget } from './compare';
+export { CompareWidget } from './diff/widget';
 export { HistoryPanel } from './panel';
 export type { IHistorySource, IHistoryState } from './source';

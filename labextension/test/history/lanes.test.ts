@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { takeBearings } from '../../src/history/commits';
+import type { Piece } from '../../src/history/drawing';
 import {
   assignColours,
   layOut,
   MAX_TRACK_LANE,
-  type ILanes,
-  type Piece
+  type ILanes
 } from '../../src/history/lanes';
 import { makeRows, type Row } from '../../src/history/rows';
 import { search } from '../../src/history/search';
@@ -227,14 +227,15 @@ describe('lanes', () => {
   it('lays 10,000 snapshots out in less than 50 ms', () => {
     const { commits, threads } = longHistory(10_000, 12);
     let best = Infinity;
-    // The machine may be busy with other things: the shortest time is what the code needs.
-    for (let i = 0; i < 10 && best >= 50; i++) {
+    // Time of the processor, and the shortest of some: other programs must not make it fail.
+    for (let i = 0; i < 20 && best >= 50; i++) {
       const bearings = takeBearings(commits, threads, null);
       const rows = makeRows(commits, bearings, { flat: true, open: new Set() });
       const colours = assignColours(commits);
-      const began = performance.now();
+      const began = process.cpuUsage();
       layOut(commits, rows, bearings, colours);
-      best = Math.min(best, performance.now() - began);
+      const { user, system } = process.cpuUsage(began);
+      best = Math.min(best, (user + system) / 1000);
     }
     assert.ok(best < 50, `${best} ms`);
   });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { lineDiff } from '../../src/history/linediff';
+import { lineDiff } from '../../src/history/diff/lines';
 
 function short(before: string, after: string): string {
   const marks = { same: ' ', added: '+', removed: '-' };

@@ -6,7 +6,7 @@ import { renderToStaticMarkup } from 'react-dom/server';
 import type { IActions } from '../../src/history/actions';
 import { Banners, Instead, Progress } from '../../src/history/banners';
 import { takeBearings } from '../../src/history/commits';
-import { DiffView } from '../../src/history/diffview';
+import { DiffView } from '../../src/history/diff/view';
 import { cardSentence, titleOf } from '../../src/history/sentences';
 import type { IHistoryState } from '../../src/history/source';
 import { ColourMemory, HistoryView } from '../../src/history/view';

@@ -8,9 +8,9 @@ import {
 } from '@jupyterlab/translation';
 import { ReactWidget, historyIcon } from '@jupyterlab/ui-components';
 import React from 'react';
-import type { CommitView, Diff } from '../wire';
-import { DiffView } from './diffview';
-import { firstLine, shortId } from './format';
+import type { CommitView, Diff } from '../../wire';
+import { DiffView } from './view';
+import { firstLine, shortId } from '../format';
 
 export namespace CompareWidget {
   export interface IOptions {

@@ -1,0 +1,114 @@
+/**
+ * Files and memory that differ.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { Diff } from '../../wire';
+import { plain, size } from '../format';
+import { ChangeMark, Nothing, Section, Table } from './parts';
+
+function bytes(value: number | null | undefined): string {
+  return typeof value === 'number' ? size(value) : '–';
+}
+
+export function Files(props: {
+  diff: Diff;
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { diff, trans } = props;
+  return (
+    <Section title={trans.__('Files')} count={diff.files.length}>
+      {diff.files.length === 0 ? (
+        <Nothing>
+          {trans.__('The files that were kept with both are the same.')}
+        </Nothing>
+      ) : (
+        <Table
+          trans={trans}
+          items={diff.files}
+          columns={[
+            trans.__('Path'),
+            trans.__('Before'),
+            trans.__('After'),
+            trans.__('Change')
+          ]}
+          row={file => {
+            const path = plain(file.path);
+            return (
+              <tr
+                key={path}
+                data-infinijup-file={path}
+                data-infinijup-change={file.change}
+              >
+                <th scope="row">
+                  <code>{path}</code>
+                </th>
+                <td>{bytes(file.before_bytes)}</td>
+                <td>{bytes(file.after_bytes)}</td>
+                <td>
+                  <ChangeMark change={file.change} trans={trans} />
+                </td>
+              </tr>
+            );
+          }}
+        />
+      )}
+    </Section>
+  );
+}
+
+export function Memory(props: {
+  diff: Diff;
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { diff, trans } = props;
+  const { memory, totals, processes } = diff;
+  return (
+    <Section title={trans.__('Memory')}>
+      <p>
+        {totals.memory_bytes === 0 && memory.length === 0
+          ? trans.__('No page of memory differs.')
+          : trans.__(
+              '%1 of memory differ, counted in whole pages.',
+              size(totals.memory_bytes)
+            )}
+      </p>
+      {processes.length > 0 && (
+        <ul className="jp-InfinijupDiff-processes">
+          {processes.map(it => (
+            <li key={it.pid}>
+              {trans.__('Process %1 (%2)', it.pid, it.name)}{' '}
+              <ChangeMark change={it.change} trans={trans} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {memory.length > 0 && (
+        <Table
+          trans={trans}
+          items={memory}
+          columns={[
+            trans.__('Mapping'),
+            trans.__('Process'),
+            trans.__('Size'),
+            trans.__('Differs'),
+            trans.__('Change')
+          ]}
+          row={it => (
+            <tr key={`${it.pid} ${it.start}`} data-infinijup-change={it.change}>
+              <th scope="row" title={`0x${it.start.toString(16)}`}>
+                <code>{plain(it.name)}</code>
+              </th>
+              <td>{it.pid}</td>
+              <td>{size(it.end - it.start)}</td>
+              <td>{size(it.changed_bytes)}</td>
+              <td>
+                <ChangeMark change={it.change} trans={trans} />
+              </td>
+            </tr>
+          )}
+        />
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,97 @@
+/**
+ * Variables that have another type, size or summary.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { CommitView, Diff, Variable } from '../../wire';
+import { shortId, size } from '../format';
+import { ChangeMark, Nothing, Section, Table } from './parts';
+
+function VariableValue(props: { variable?: Variable | null }): JSX.Element {
+  const { variable } = props;
+  return variable ? (
+    <td>
+      <span className="jp-InfinijupDiff-summary">{variable.summary}</span>
+      {typeof variable.size === 'number' && (
+        <span className="jp-InfinijupDiff-size"> {size(variable.size)}</span>
+      )}
+    </td>
+  ) : (
+    <td>–</td>
+  );
+}
+
+export function Variables(props: {
+  diff: Diff;
+  a: CommitView;
+  b: CommitView;
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { diff, trans } = props;
+  const title = trans.__('Variables');
+  const { variables } = diff;
+  if (!variables) {
+    const without = [props.a, props.b].filter(it => it.has_variables === false);
+    return (
+      <Section title={title}>
+        <Nothing>
+          {without.length === 1
+            ? trans.__(
+                'Variables were not recorded with %1: the kernel was busy then, or it is not a Python kernel.',
+                shortId(without[0].id)
+              )
+            : trans.__(
+                'Variables were not recorded: the kernel was busy then, or it is not a Python kernel.'
+              )}
+        </Nothing>
+      </Section>
+    );
+  }
+  return (
+    <Section title={title} count={variables.length}>
+      {variables.length === 0 ? (
+        <Nothing>
+          {trans.__('No variable has another type, size or summary.')}
+        </Nothing>
+      ) : (
+        <Table
+          trans={trans}
+          items={variables}
+          columns={[
+            trans.__('Name'),
+            trans.__('Type'),
+            trans.__('Before'),
+            trans.__('After'),
+            trans.__('Change')
+          ]}
+          row={({ name, change, before, after }) => {
+            const types = [before?.type, after?.type].filter(
+              (type, index, both) => type && type !== both[1 - index]
+            );
+            return (
+              <tr
+                key={name}
+                data-infinijup-variable={name}
+                data-infinijup-change={change}
+              >
+                <th scope="row">
+                  <code>{name}</code>
+                </th>
+                <td>
+                  <code>
+                    {types.length ? types.join(' → ') : (after?.type ?? '')}
+                  </code>
+                </td>
+                <VariableValue variable={before} />
+                <VariableValue variable={after} />
+                <td>
+                  <ChangeMark change={change} trans={trans} />
+                </td>
+              </tr>
+            );
+          }}
+        />
+      )}
+    </Section>
+  );
+}
