@@ -1,0 +1,179 @@
+"""JupyterLab in a browser, fed with lines: each is an object `{"do": NAME, …}` and is answered by one. `SOCKET DIRECTORY` are the
+daemon's socket and a directory of our own. Times are taken in the page itself, by its own clock.
+
+It is written in the words of the browser tests, so what is measured is what they try.
+"""
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from harness import proc
+from lab.history import History
+from lab.notebook import Notebook
+from lab.server import Lab
+from lab.tab import Tab
+from playwright.sync_api import sync_playwright
+
+
+class Owner:
+    """Root, with another home: what the server needs to know of a user."""
+
+    def __init__(self, home: Path):
+        self.name, self.uid, self.home = "root", 0, home
+        home.mkdir(parents=True, exist_ok=True)
+
+    def mkdir(self, path: Path) -> Path:
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write(self, path: Path, text: str) -> None:
+        path.write_text(text)
+
+    def words(self, words):
+        return list(words)
+
+    def environment(self):
+        return {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+
+
+class Bench:
+    """One notebook in one tab."""
+
+    def __init__(self, context, socket: str, directory: Path):
+        daemon = type("Daemon", (), {"socket": socket})
+        self.lab = Lab(daemon, Owner(directory / "home"), options=["--allow-root"]).start()
+        self.path = self.lab.write_notebook("bench.ipynb", "answer = 41")
+        self.tab = Tab(context, self.lab, "bench")
+        self.tab.page.set_default_timeout(60_000)
+        self.notebook = Notebook(self.tab, self.path)
+
+    def open(self):
+        """The notebook, with its kernel."""
+        self.tab.goto(self.path)
+        self.notebook.connected(120)
+        return {"kernel_id": self.notebook.kernel()["id"], "session": self.session()}
+
+    def session(self):
+        """The daemon's session."""
+        return self.lab.get(f"/infinijup/kernels/{self.notebook.kernel()['id']}")["session"]["id"]
+
+    def run(self, code):
+        """A cell."""
+        return {"output": self.notebook.execute(code, 120)}
+
+    def snapshot(self, label):
+        """As the page asks for one."""
+        return self.lab.post("/infinijup/snapshot", {"kernel_id": self.notebook.kernel()["id"], "label": label})
+
+    def restore(self, commit):
+        """From the click that says yes until the page has an answer from the restored kernel."""
+        history = History(self.tab).open()
+        history.action(commit, "restore")
+        dialog = self.tab.dialog("restore")
+        choice = dialog.locator('input[name="infinijup-restore"][value="kernel"]')
+        if choice.count():
+            choice.check()
+        clock = self.tab.page.evaluate_handle(CLOCK, self.path)
+        dialog.locator(".jp-mod-accept").click()
+        times = self.tab.page.evaluate("clock => clock.done", clock)
+        proc.until("notifications are gone", self.dismiss, 10)
+        return times
+
+    def dismiss(self):
+        """Takes the notifications off the screen; whether none is left."""
+        for close in self.tab.page.locator(".Toastify__toast .Toastify__close-button, .Toastify__toast [title='Hide notification']").all():
+            close.click(timeout=1000)
+        return not self.tab.notices()
+
+    def panel(self):
+        """From the click on its tab until the first cards are drawn; then from top to bottom; then nothing for ten seconds."""
+        page = self.tab.page
+        opened = []
+        tab_in_bar = page.locator('.jp-SideBar .lm-TabBar-tab[data-id="infinijup-history"]')
+        for _ in range(3):
+            self.tab.goto(self.path)
+            self.notebook.connected(120)
+            clock = page.evaluate_handle(OPENED)
+            tab_in_bar.click()
+            opened.append(page.evaluate("clock => clock.done", clock))
+        History(self.tab).unfold()
+        page.evaluate("() => { window.longTasks.length = 0; }")
+        seen = page.evaluate(SCROLL)
+        longest = page.evaluate("() => Math.max(0, ...window.longTasks.map(task => task.ms))")
+        time.sleep(2)
+        before = len(self.tab.requests)
+        time.sleep(10)
+        requests = [line for line in self.tab.requests[before:] if "/infinijup/" in line]
+        return {"open_ms": statistics.median(opened), "opens": opened, "longest_task_ms": longest, "seen": seen, "idle_requests": requests}
+
+    def close(self):
+        """The server; its kernel is the daemon's."""
+        self.lab.stop()
+
+
+# Starts with the click on the button of the dialog; ends when the kernel has answered after the notification that it is restored.
+CLOCK = """
+path => {
+  const clock = {};
+  let panel = null;
+  for (const widget of window.jupyterapp.shell.widgets('main')) if (widget.context && widget.context.path === path) panel = widget;
+  const started = new Promise(resolve => document.querySelector('.jp-Dialog .jp-mod-accept')
+    .addEventListener('click', () => resolve(performance.now()), { capture: true, once: true }));
+  clock.done = started.then(async start => {
+    const said = () => Array.from(document.querySelectorAll('.Toastify__toast')).some(node => /restored|back/i.test(node.innerText));
+    while (!said()) await new Promise(resolve => setTimeout(resolve, 1));
+    const told = performance.now();
+    await panel.sessionContext.session.kernel.requestKernelInfo();
+    const end = performance.now();
+    return { gap_ms: end - start, told_ms: told - start, status: panel.sessionContext.session.kernel.status };
+  });
+  return clock;
+}"""
+
+OPENED = """
+() => {
+  const clock = {};
+  const bar = document.querySelector('.jp-SideBar .lm-TabBar-tab[data-id="infinijup-history"]');
+  const started = new Promise(resolve => bar.addEventListener('mousedown', () => resolve(performance.now()), { capture: true, once: true }));
+  clock.done = started.then(async start => {
+    const shown = () => document.querySelectorAll('[data-infinijup-panel] [data-infinijup-commit]').length > 3;
+    while (!shown()) await new Promise(resolve => requestAnimationFrame(resolve));
+    await new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    return performance.now() - start;
+  });
+  return clock;
+}"""
+
+# As with a wheel: a step each frame, from the top to the bottom; which snapshots came by.
+SCROLL = """
+async () => {
+  const box = document.querySelector('[data-infinijup-scroll]');
+  const seen = new Set();
+  for (box.scrollTop = 0; ; box.scrollTop += 400) {
+    await new Promise(resolve => requestAnimationFrame(resolve));
+    for (const card of box.querySelectorAll('[data-infinijup-commit]')) seen.add(card.dataset.infinijupCommit);
+    if (box.scrollTop + box.clientHeight >= box.scrollHeight - 1) break;
+  }
+  return seen.size;
+}"""
+
+
+def main() -> None:
+    socket, directory = sys.argv[1:]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
+        bench = Bench(browser.new_context(viewport={"width": 1400, "height": 900}), socket, Path(directory))
+        try:
+            for line in sys.stdin:
+                ask = json.loads(line)
+                answer = getattr(bench, ask.pop("do"))(**ask)
+                print(json.dumps(answer), flush=True)
+        finally:
+            bench.close()
+            browser.close()
+
+
+main()
