@@ -39,10 +39,10 @@ export function DiffView(props: {
   const { diff, a, b, trans, locale } = props;
   return (
     <div className="jp-InfinijupDiff-view">
-      <header>
+      <div className="jp-InfinijupDiff-sides">
         <Side commit={a} name={trans.__('Before')} locale={locale} />
         <Side commit={b} name={trans.__('After')} locale={locale} />
-      </header>
+      </div>
       <Cells diff={diff} a={a} b={b} trans={trans} />
       <Variables diff={diff} a={a} b={b} trans={trans} />
       <Files diff={diff} trans={trans} />
