@@ -205,3 +205,28 @@ def test_a_lost_tree_is_an_end_and_the_session_can_be_had_back(jupyter, user, da
     post(user, daemon, kernel, "rollback", {"to": commit})
     kernel.do("ready")
     assert kernel.run("print(x)") == "1\n"
+
+
+PLAIN = """
+from jupyter_client.manager import KernelManager
+manager = KernelManager(kernel_name="python3")
+manager.start_kernel()
+client = manager.blocking_client()
+client.start_channels()
+client.wait_for_ready(60)
+client.execute_interactive("print(40 + 2)", timeout=60)
+print(manager.provisioner.session_id, manager.is_alive())
+manager.restart_kernel()
+client.wait_for_ready(60)
+manager.interrupt_kernel()
+client.stop_channels()
+manager.shutdown_kernel()
+print(manager.provisioner.state, manager.is_alive())
+"""
+
+
+def test_a_program_without_an_event_loop_has_sessions_too(user, daemon, package):
+    own = {"INFINIJUP_SOCKET": str(daemon.socket), "PYTHONPATH": str(package), "JUPYTER_DEFAULT_PROVISIONER_NAME": "infinijup"}
+    first, second, third = user.python(PLAIN, environment=own).out.splitlines()
+    [session] = daemon.get("/v1/sessions")[1]["sessions"]
+    assert (first, second, third) == ("42", f"{session['id']} True", "ended False")

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerBase, LocalProvisioner
+from jupyter_core.paths import jupyter_runtime_dir
 from traitlets import Bool, Dict, Enum, Int, List, Unicode, Union
 
 from infinijup import launch
@@ -100,6 +101,10 @@ class InfinijupProvisioner(LocalProvisioner):
             self._without_session(error)
             return await super().pre_launch(**kwargs)
         kwargs.pop("transport_encryption", None)
+        if not self.parent.connection_file:
+            # A manager by itself makes up a name when it writes the file, and that comes after the command.
+            os.makedirs(jupyter_runtime_dir(), mode=0o700, exist_ok=True)
+            self.parent.connection_file = os.path.join(jupyter_runtime_dir(), f"kernel-{self.kernel_id}.json")
         words = self.parent.format_kernel_cmd(extra_arguments=kwargs.pop("extra_arguments", []))
         command = launch.open_placeholder(words, os.path.realpath(self.parent.connection_file))
         # Not LocalProvisioner's own: ports and connection file will be the session's.

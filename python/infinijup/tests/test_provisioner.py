@@ -12,10 +12,10 @@ pytest.importorskip("httpx")
 pytest.importorskip("ipykernel")
 pytest.importorskip("jupyter_client")
 
-from tiny_daemon import FakeDaemon, Refusal
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
+from tiny_daemon import FakeDaemon, Refusal
 
 from infinijup.daemon import DaemonError
 from infinijup.provisioner import NAME, InfinijupProvisioner
