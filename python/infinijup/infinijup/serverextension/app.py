@@ -67,7 +67,7 @@ class InfinijupExtension(ExtensionApp):
         self.hub = Hub(Daemon(), server.kernel_manager, PolicyKeeper(file, self.log), self.log)
         self.keeper = Keeper(self.hub, server.session_manager, server.contents_manager, server.root_dir, self.log)
         self.offers = Offers(self.hub, self.keeper)
-        self.reader = Reader(self.hub, self.events, self.redis_url)
+        self.reader = Reader(self.hub, self.keeper, self.events, self.redis_url)
         self._adopted = False
         self.settings["infinijup_hub"] = self.hub
         self._take_kernels()

@@ -18,32 +18,52 @@ _TRIES = 1000
 async def branch(hub: Hub, keeper: Keeper, asked: dict[str, Any]) -> dict[str, Any]:
     """Makes one of the kernel `asked` names; `notebook` is the document as the page has it now."""
     original = hub.session_id(asked["kernel_id"])
-    view = await hub.get(original)
-    labels = view.get("labels") or {}
-    start = asked.get("from")
-    if start is None and asked.get("notebook") is not None:
-        # The page knows its document better than the file does.
-        request = {"reason": "branch", "notebook": json.dumps(asked["notebook"])}
-        start = (await hub.daemon.post(target("sessions", original, "snapshot"), request))["commit"]
-    request = {name: value for name, value in (("from", start), ("name", asked.get("name"))) if value is not None}
-    made = (await hub.daemon.post(target("sessions", original, "branch"), request))["branches"][0]
-    session, warnings = made["session"], list(made.get("warnings", []))
-    path = await _copy(
-        hub, keeper, labels.get(PATH), made["commit"], asked.get("notebook") if asked.get("from") is None else None, warnings
-    )
+    hub.branching.append(original)
+    try:
+        start, page = asked.get("from"), asked.get("notebook")
+        if start is None and page is not None:
+            # The page knows its document better than the file does.
+            request = {"reason": "branch", "notebook": json.dumps(page)}
+            start = (await hub.daemon.post(target("sessions", original, "snapshot"), request))["commit"]
+        request = {name: value for name, value in (("from", start), ("name", asked.get("name"))) if value is not None}
+        made = (await hub.daemon.post(target("sessions", original, "branch"), request))["branches"][0]
+        document = page if asked.get("from") is None else None
+        return await _open(hub, keeper, await hub.get(original), made["session"], made["commit"], document, made.get("warnings", []))
+    finally:
+        hub.branching.remove(original)
+
+
+async def open_new(hub: Hub, keeper: Keeper, original: str) -> None:
+    """Opens the branches of a kernel that somebody else made: the magic, or the command."""
+    if original in hub.branching or hub.kernel_of(original) is None:
+        return
+    await hub.refresh_all()
+    for view in list(hub.views.values()):
+        parent = view.get("parent") or {}
+        if parent.get("session") == original and view["state"] == "running" and not (view.get("labels") or {}).get(KERNEL_ID):
+            opened = await _open(hub, keeper, hub.views[original], view, parent["commit"], None, [])
+            hub.news.tell({"type": "branched", "kernel_id": hub.kernel_of(original), "branch": opened})
+
+
+async def _open(
+    hub: Hub, keeper: Keeper, original: dict[str, Any], made: dict[str, Any], commit: str, page: dict[str, Any] | None, warnings: list[str]
+) -> dict[str, Any]:
+    """A document, a kernel and a Jupyter session for a session that was branched off."""
+    labels, warnings = original.get("labels") or {}, list(warnings)
+    path = await _copy(hub, keeper, labels.get(PATH), commit, page, warnings)
     kernel_id, session_id = str(uuid.uuid4()), keeper.sessions.new_session_id()
-    kernel_name = labels.get(KERNEL_NAME) or (view.get("kernel") or {}).get("kernel_name") or "python3"
+    kernel_name = labels.get(KERNEL_NAME) or (original.get("kernel") or {}).get("kernel_name") or "python3"
     own = {KERNEL_ID: kernel_id, KERNEL_NAME: kernel_name, ROOT: keeper.root, "jupyter.provisioned": "1"}
     own |= {PATH: path, NAME: os.path.basename(path), TYPE: labels.get(TYPE) or "notebook", SESSION_ID: session_id}
     change: dict[str, Any] = {"labels": own}
     if document := keeper.document(path):
         change["notebook"] = to_wire(document)
-    hub.keep(await hub.daemon.patch(target("sessions", session["id"]), change))
+    hub.keep(await hub.daemon.patch(target("sessions", made["id"]), change))
     await keeper.start_kernel(kernel_id, kernel_name, path)
     await keeper.save_session(session_id, path, own[NAME], own[TYPE], kernel_id)
+    hub.news.tell({"type": "history", "kernel_id": hub.kernel_of(original["id"])})
     answer = {"kernel_id": kernel_id, "kernel_name": kernel_name, "session_id": session_id, "path": path}
-    hub.news.tell({"type": "history", "kernel_id": asked["kernel_id"]})
-    return {**answer, "session": hub.shown(await hub.get(session["id"])), "warnings": warnings}
+    return {**answer, "session": hub.shown(await hub.get(made["id"])), "warnings": warnings}
 
 
 async def document_of(hub: Hub, commit: str) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Hub:
         self.views: dict[str, dict[str, Any]] = {}
         self.desks: dict[str, Desk] = {}
         self.swaps = Swaps(self)
+        # Sessions of which a branch is being made here.
+        self.branching: list[str] = []
         self.away: str | None = None
         self.version: str | None = None
         self.transport = "polling"

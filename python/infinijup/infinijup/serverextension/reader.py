@@ -9,14 +9,16 @@ from typing import Any
 
 from infinijup.daemon import DaemonError, target
 from infinijup.serverextension import sources
+from infinijup.serverextension.branches import open_new
 from infinijup.serverextension.hub import Hub, moment
+from infinijup.serverextension.keeper import Keeper
 
 
 class Reader:
     """The one reader of a server."""
 
-    def __init__(self, hub: Hub, source: str = "auto", redis_url: str = ""):
-        self.hub, self.source, self.redis_url = hub, source, sources.redis_url(redis_url)
+    def __init__(self, hub: Hub, keeper: Keeper, source: str = "auto", redis_url: str = ""):
+        self.hub, self.keeper, self.source, self.redis_url = hub, keeper, source, sources.redis_url(redis_url)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -91,6 +93,8 @@ class Reader:
                 self.hub.swaps.job_began(kernel, job, identity, moment(event.get("time")))
             elif event["kind"] == "job_ended":
                 self.hub.swaps.job_ended(kernel, job, identity)
+                if job["kind"] == "branch" and job["state"] == "done":
+                    self.hub.spawn(open_new(self.hub, self.keeper, identity))
         if session and event["kind"] == "job_ended":
             self.hub.refresh(session)
         step = event.get("step") or {}

@@ -62,6 +62,8 @@ class Swaps:
         try:
             result = await self.hub.daemon.post(target("sessions", session, kind), body)
             commit = result.get("commit") if isinstance(result, dict) else None
+            if kind == "rollback":
+                commit = await self._gone_back_to(commit, body.get("to"))
         except DaemonAway:
             # The job goes on without us. The pages are held until the daemon says how it ended.
             self.hub.spawn(self._follow(kernel_id, reason, kind, window))
@@ -101,7 +103,17 @@ class Swaps:
             except DaemonError:
                 break
         window.end = time.time()
-        await self.end(kernel_id, reason, kind, self._rolled_back.pop(session, None))
+        await self.end(kernel_id, reason, kind, await self._gone_back_to(self._rolled_back.pop(session, None)))
+
+    async def _gone_back_to(self, commit: str | None, asked: str | None = None) -> str | None:
+        """The snapshot whose process runs now. Being back at it is a commit of its own, with that one as its last parent."""
+        if asked and len(asked) == 64 or commit is None:
+            return asked
+        try:
+            card = await self.hub.daemon.get(target("commits", commit))
+        except DaemonError:
+            return commit
+        return card.get("back_to") or (card["parents"][-1] if len(card["parents"]) == 2 else commit)
 
     # Seen by its events.
 
@@ -117,7 +129,10 @@ class Swaps:
         reason = f"job:{job['id']}"
         if reason in self.hub.desk(kernel_id).reasons:
             commit = self._rolled_back.pop(session, None) if job["state"] == "done" else None
-            self.hub.spawn(self.end(kernel_id, reason, job["kind"], commit))
+            self.hub.spawn(self._end_job(kernel_id, reason, job["kind"], commit))
+
+    async def _end_job(self, kernel_id: str, reason: str, kind: str, commit: str | None) -> None:
+        await self.end(kernel_id, reason, kind, await self._gone_back_to(commit))
 
     def rolled_back(self, session: str, commit: str) -> None:
         """A session is at this snapshot now."""
@@ -130,7 +145,7 @@ class Swaps:
             if kernel and not view.get("operation"):
                 for reason, kind in list(self.hub.desk(kernel).reasons.items()):
                     if reason.startswith("job:"):
-                        self.hub.spawn(self.end(kernel, reason, kind, self._rolled_back.pop(view["id"], None)))
+                        self.hub.spawn(self._end_job(kernel, reason, kind, self._rolled_back.pop(view["id"], None)))
 
     def state_is(self, kernel_id: str, state: str) -> None:
         """A session has this state, whatever we know of how it came to it."""

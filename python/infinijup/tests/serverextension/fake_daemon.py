@@ -281,9 +281,12 @@ class FakeDaemon:
         automatic = await self.do_snapshot(session, {"notebook": body.get("notebook")}, "automatic")
         await self.end(session)
         await self.spawn(session)
-        self.sessions[session]["head"] = body["to"]
-        self.tell("rolled_back", session=session, commit=body["to"])
-        return {"type": "rollback", "commit": body["to"], "automatic": automatic["commit"], "changed_by_others": [], "steps": []}
+        # Being back is a commit of its own.
+        back = {**self.commits[body["to"]], "id": secrets.token_hex(32), "parents": [automatic["commit"], body["to"]]}
+        self.commits[back["id"]] = {**back, "back_to": body["to"], "reason": "rollback", "automatic": True, "time": now()}
+        self.sessions[session]["head"] = back["id"]
+        self.tell("rolled_back", session=session, commit=back["id"])
+        return {"type": "rollback", "commit": back["id"], "automatic": automatic["commit"], "changed_by_others": [], "steps": []}
 
     async def do_suspend(self, session: str, body: dict[str, Any]) -> dict[str, Any]:
         taken = await self.do_snapshot(session, {}, "suspend")

@@ -123,6 +123,17 @@ async def test_a_branch_is_a_notebook_beside_the_original(notebook, rest, daemon
     assert json.loads((jp_root_dir / second["path"]).read_text())["metadata"]["mine"] == 1
 
 
+async def test_a_branch_that_somebody_else_made_is_opened_too(notebook, extension, jp_fetch, daemon, until):
+    kernel = (await notebook())["kernel"]["id"]
+    seen = []
+    extension.hub.news.listen(seen.append)
+    await extension.hub.daemon.post(f"/v1/sessions/{extension.hub.session_id(kernel)}/branch", {"name": "idea"})
+    (told,) = await until("it is opened", lambda: [event for event in seen if event["type"] == "branched"])
+    assert told["kernel_id"] == kernel and told["branch"]["path"] == "a (branch).ipynb"
+    paths = [session["path"] for session in json.loads((await jp_fetch("api", "sessions")).body)]
+    assert paths == ["a.ipynb", "a (branch).ipynb"]
+
+
 async def test_tags_forgetting_and_gc(notebook, rest, daemon):
     kernel = (await notebook())["kernel"]["id"]
     commit = (await rest("POST", "snapshot", {"kernel_id": kernel}))[1]["commit"]
