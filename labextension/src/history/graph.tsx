@@ -69,16 +69,19 @@ function DotMark(props: {
   look: IDotLook;
   x: number;
   y: number;
+  gap: number;
 }): JSX.Element {
-  const { dot, look, x, y } = props;
+  const { dot, look, x, y, gap } = props;
   if (dot.fold) {
+    // Not over the lines of its neighbours.
+    const wide = Math.min(6, gap);
     return (
       <g className={colourClass(dot.colour)}>
         <rect
           className="jp-mod-gap"
-          x={x - 3}
+          x={x - wide / 2}
           y={y - 9}
-          width={6}
+          width={wide}
           height={18}
         />
         {[-5, 0, 5].map(shift => (
@@ -143,6 +146,7 @@ export const RowGraph = React.memo(function RowGraph(props: {
           look={{ current, live, trans }}
           x={x(dot.lane)}
           y={middle}
+          gap={grid.gap}
         />
       ))}
     </svg>
