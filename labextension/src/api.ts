@@ -165,6 +165,12 @@ export class Api {
     return this._get('offer', { path });
   }
 
+  /** Says that an offer is not wanted. */
+  async dismissOffer(path: string): Promise<void> {
+    const query = URLExt.objectToQueryString({ path });
+    await this._send('DELETE', `offer${query}`);
+  }
+
   /** Ends a session and forgets it. */
   async removeSession(id: string): Promise<void> {
     await this._send('DELETE', `sessions/${encodeURIComponent(id)}`);

@@ -199,7 +199,11 @@ export class Model implements IDisposable {
   private _onEvent(_: EventStream, event: StreamEvent): void {
     switch (event.type) {
       case 'session':
-        this._onSession(event.kernel_id, event.session);
+        if (event.session) {
+          this._onSession(event.kernel_id, event.session);
+        } else {
+          this._onRemoved(event.kernel_id);
+        }
         break;
       case 'job':
         if (event.kernel_id) {
@@ -260,6 +264,13 @@ export class Model implements IDisposable {
       }
     }
     this._sessionChanged.emit(session);
+  }
+
+  private _onRemoved(kernelId: string | null): void {
+    if (kernelId) {
+      this._set(kernelId, { session: null, history: null, last: null });
+    }
+    this._sessionChanged.emit(null);
   }
 
   private _onSnapshot(kernelId: string | null, commit: CommitView): void {

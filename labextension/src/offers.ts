@@ -37,7 +37,7 @@ async function ask(
   try {
     offer = await model.api.offer(path);
   } catch {
-    return; // no daemon, no offer: the panel says why
+    return; // without the daemon there is nothing to offer; the panel says why
   }
   if (!offer || panel.isDisposed) {
     return;
@@ -47,7 +47,7 @@ async function ask(
     cut(sentence(trans, offer), 140),
     reason === 'crash' ? 'warning' : 'info',
     {
-      autoClose: false,
+      autoClose: reason === 'suspended' ? 8000 : false,
       actions: [
         {
           label:
@@ -60,7 +60,8 @@ async function ask(
           label: trans.__('Not now'),
           caption: trans.__('The snapshot stays in the history'),
           displayType: 'link',
-          callback: () => undefined
+          callback: () =>
+            void model.api.dismissOffer(path).catch(() => undefined)
         }
       ]
     }

@@ -16,11 +16,59 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { IDisposable } from '@lumino/disposable';
 import type { RunningCell } from './wire';
 
+/**
+ * What a kernel says while a restore is under way, about requests that the page had done with.
+ *
+ * The page learns which cell the kernel goes on with only when the restore is over, and the kernel may have spoken by
+ * then. Requests that the page still waits for are left out: what listens to them hears it.
+ */
+export class Recorder implements IDisposable {
+  constructor(
+    private readonly _kernel: Kernel.IKernelConnection,
+    panel: NotebookPanel
+  ) {
+    for (const { model, outputArea } of panel.content.widgets as CodeCell[]) {
+      const future = model.type === 'code' ? outputArea?.future : null;
+      if (future && !future.isDisposed) {
+        this._awaited.add(future.msg.header.msg_id);
+      }
+    }
+    _kernel.anyMessage.connect(this._onMessage, this);
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /** What was said about one request. */
+  of(msgId: string): KernelMessage.IMessage[] {
+    return this._messages.filter(message => parentOf(message) === msgId);
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    this._kernel.anyMessage.disconnect(this._onMessage, this);
+    this._messages = [];
+  }
+
+  private _onMessage(_: unknown, args: Kernel.IAnyMessageArgs): void {
+    const parent = parentOf(args.msg);
+    if (args.direction === 'recv' && parent && !this._awaited.has(parent)) {
+      this._messages.push(args.msg);
+    }
+  }
+
+  private readonly _awaited = new Set<string>();
+  private _messages: KernelMessage.IMessage[] = [];
+  private _isDisposed = false;
+}
+
 /** The messages of one request, and the cell that they belong to. */
 export class Rejoined implements IDisposable {
   constructor(
     private readonly _kernel: Kernel.IKernelConnection,
-    readonly running: RunningCell
+    readonly running: RunningCell,
+    private _kept: KernelMessage.IMessage[] = []
   ) {
     _kernel.anyMessage.connect(this._onMessage, this);
     _kernel.statusChanged.connect(this._onStatus, this);
@@ -80,8 +128,7 @@ export class Rejoined implements IDisposable {
 
   private _onMessage(_: unknown, args: Kernel.IAnyMessageArgs): void {
     const { msg, direction } = args;
-    const parent = msg.parent_header as { msg_id?: string };
-    if (direction !== 'recv' || parent.msg_id !== this.running.msg_id) {
+    if (direction !== 'recv' || parentOf(msg) !== this.running.msg_id) {
       return;
     }
     if (this._cell) {
@@ -143,6 +190,9 @@ export class Rejoined implements IDisposable {
 
   private readonly _ended = new Set<'reply' | 'idle'>();
   private _cell: CodeCell | null = null;
-  private _kept: KernelMessage.IMessage[] = [];
   private _isDisposed = false;
+}
+
+function parentOf(message: KernelMessage.IMessage): string | undefined {
+  return (message.parent_header as { msg_id?: string }).msg_id;
 }

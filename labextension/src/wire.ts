@@ -311,7 +311,13 @@ export type RunningCell = { cell_id: string | null; msg_id: string };
 /** What the stream of events says. */
 export type StreamEvent =
   | { type: 'hello' }
-  | { type: 'session'; kernel_id: string | null; session: SessionView }
+  | {
+      type: 'session';
+      kernel_id: string | null;
+      /** `null` if it was removed. */
+      session: SessionView | null;
+      id?: string;
+    }
   | { type: 'job'; kernel_id: string | null; job: JobNews }
   | { type: 'snapshot'; kernel_id: string | null; commit: CommitView }
   | { type: 'history'; kernel_id: string | null }
@@ -323,7 +329,7 @@ export type StreamEvent =
       running_cell: RunningCell | null;
     }
   | { type: 'resumed'; kernel_id: string }
-  | { type: 'daemon'; away: boolean }
+  | { type: 'daemon'; away: boolean; why_not?: string | null }
   | { type: 'warning'; kernel_id: string | null; error: ErrorBody };
 
 /** The answer of `GET events?since=N`. */

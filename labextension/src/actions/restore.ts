@@ -20,8 +20,8 @@ import type { IRestored, Model } from '../model';
 import { asApiError } from '../model';
 import type { ITarget } from '../notebooks';
 import { follow, showError } from '../notify';
-import { Rejoined } from '../rejoin';
-import type { CommitView, RollbackOutcome } from '../wire';
+import { Recorder, Rejoined } from '../rejoin';
+import type { CommitView, RollbackOutcome, Text } from '../wire';
 import type { IDeps } from './deps';
 
 /** How long the event that names the running cell may come after the answer, in milliseconds. */
@@ -77,7 +77,7 @@ export class Restorer {
   ): Promise<RollbackOutcome | null> {
     const { model, trans } = this._deps;
     const { kernelId, panel } = target;
-    const wait = this._expect(kernelId);
+    const wait = this._expect(target);
     let changed: ApiError | null = null;
     const outcome = await follow(model, trans, {
       kernelId,
@@ -103,7 +103,7 @@ export class Restorer {
           : []
       }),
       handled: error => {
-        if (error.status === 409 && error.files.length > 0 && !force) {
+        if (isOthers(error) && !force) {
           changed = error;
         }
         return !!changed;
@@ -112,7 +112,7 @@ export class Restorer {
     const others = changed as ApiError | null;
     if (others) {
       wait.give();
-      return (await askForce(trans, others.files))
+      return (await askForce(trans, filesOf(others)))
         ? this._restore(target, commit, content, mode, true)
         : null;
     }
@@ -212,12 +212,14 @@ export class Restorer {
   }
 
   /** From now on, the restore of this kernel is this page's own. */
-  private _expect(kernelId: string): Expected {
-    const expected = new Expected(this._deps.model, kernelId, () =>
-      this._own.delete(kernelId)
-    );
-    this._own.set(kernelId, expected);
-    return expected;
+  private _expect({ kernelId, panel }: ITarget): Expected {
+    const kernel = panel?.sessionContext.session?.kernel;
+    const recorder = kernel && panel ? new Recorder(kernel, panel) : null;
+    this._own.set(kernelId, recorder);
+    return new Expected(this._deps.model, kernelId, () => {
+      this._own.delete(kernelId);
+      recorder?.dispose();
+    });
   }
 
   private _onRestored(_: Model, event: IRestored): void {
@@ -232,7 +234,11 @@ export class Restorer {
     if (event.runningCell && kernel) {
       this._rejoined.set(
         event.kernelId,
-        new Rejoined(kernel, event.runningCell)
+        new Rejoined(
+          kernel,
+          event.runningCell,
+          this._own.get(event.kernelId)?.of(event.runningCell.msg_id)
+        )
       );
     }
     if (this._own.has(event.kernelId)) {
@@ -303,8 +309,20 @@ export class Restorer {
     }
   }
 
-  private readonly _own = new Map<string, Expected>();
+  private readonly _own = new Map<string, Recorder | null>();
   private readonly _rejoined = new Map<string, Rejoined>();
+}
+
+/** Whether a restore was refused because others changed files. */
+function isOthers(error: ApiError): boolean {
+  return error.code === 'IJ-L030' || error.files.length > 0;
+}
+
+/** Which files; a daemon that does not list them names them in its sentence. */
+function filesOf(error: ApiError): readonly Text[] {
+  return error.files.length > 0
+    ? error.files
+    : Array.from(error.message.matchAll(/`([^`]+)`/g), match => match[1]);
 }
 
 /** The event of a restore that this page asked for. */
