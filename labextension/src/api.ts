@@ -59,6 +59,14 @@ export function readError(
   } catch {
     // A proxy's page of HTML: the status is all that can be told.
   }
+  if (status === 404 && !parsed.code) {
+    return new ApiError(status, {
+      code: 'no-extension',
+      message:
+        'the server extension of infinijup is not enabled on this Jupyter server',
+      hint: 'run `jupyter server extension enable infinijup`, then start the server again'
+    });
+  }
   return new ApiError(status, {
     code: parsed.code ?? `HTTP ${status}`,
     message: parsed.message || parsed.reason || statusText || `HTTP ${status}`,
@@ -90,8 +98,12 @@ export class Api {
     return answer.sessions;
   }
 
-  history(of: HistoryOf): Promise<Wire.HistoryAnswer> {
-    return this._get('history', of);
+  /** A history, newest first; `limit` leaves out what is older. */
+  history(of: HistoryOf, limit?: number): Promise<Wire.HistoryAnswer> {
+    return this._get('history', {
+      ...of,
+      ...(limit ? { limit: String(limit) } : {})
+    });
   }
 
   snapshot(body: {

@@ -19,7 +19,7 @@ const LONGEST_SOURCE = 2000;
 
 /** The document as it is in the page now. */
 export function contentOf(panel: NotebookPanel): ReadonlyJSONObject {
-  return panel.content.model!.toJSON() as ReadonlyJSONObject;
+  return panel.context.model.toJSON() as ReadonlyJSONObject;
 }
 
 /** Writes unsaved changes to the file. A file that cannot be written does not stop a snapshot: it gets the page's copy. */

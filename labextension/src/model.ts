@@ -23,6 +23,9 @@ import type {
   StreamEvent
 } from './wire';
 
+/** Branches may have newer snapshots than a kernel itself; so many are looked at to find its own. */
+const LOOKED_AT = 20;
+
 /** What is known of one kernel. */
 export interface IKernelState {
   readonly kernelId: string;
@@ -147,8 +150,11 @@ export class Model implements IDisposable {
         known: true,
         session: answer.session,
         whyNot: answer.why_not,
-        error: null
+        error: null,
+        // The end of a job may be among the events that were missed.
+        job: answer.session?.operation ? this.state(kernelId).job : null
       });
+      await this._findLast(kernelId, answer.session?.head);
     } catch (error) {
       this._set(kernelId, { known: true, error: asApiError(error) });
     }
@@ -176,6 +182,24 @@ export class Model implements IDisposable {
       }
     }
     return null;
+  }
+
+  /** Learns when the newest snapshot was taken, if nothing has told it yet. */
+  private async _findLast(
+    kernelId: string,
+    head?: string | null
+  ): Promise<void> {
+    if (!head || this.state(kernelId).last) {
+      return;
+    }
+    const { commits } = await this.api.history(
+      { kernel_id: kernelId },
+      LOOKED_AT
+    );
+    const last = commits.find(commit => commit.id === head);
+    if (last && !this.state(kernelId).last) {
+      this._set(kernelId, { last });
+    }
   }
 
   private async _load(kernelId: string): Promise<void> {
@@ -206,12 +230,7 @@ export class Model implements IDisposable {
         }
         break;
       case 'job':
-        if (event.kernel_id) {
-          this._set(event.kernel_id, {
-            job: event.job.state === 'running' ? event.job : null
-          });
-        }
-        this._jobChanged.emit({ kernelId: event.kernel_id, job: event.job });
+        this._onJob(event.kernel_id, event.job);
         break;
       case 'snapshot':
         this._onSnapshot(event.kernel_id, event.commit);
@@ -248,6 +267,19 @@ export class Model implements IDisposable {
       default:
         break; // hello, and what a newer server says
     }
+  }
+
+  private _onJob(kernelId: string | null, news: JobNews): void {
+    const job = { ...news, kind: news.kind ?? this._kinds.get(news.id) };
+    if (job.state !== 'running') {
+      this._kinds.delete(job.id);
+    } else if (job.kind) {
+      this._kinds.set(job.id, job.kind);
+    }
+    if (kernelId) {
+      this._set(kernelId, { job: job.state === 'running' ? job : null });
+    }
+    this._jobChanged.emit({ kernelId, job });
   }
 
   private _onSession(kernelId: string | null, session: SessionView): void {
@@ -324,6 +356,8 @@ export class Model implements IDisposable {
 
   private readonly _kernels = new Map<string, IKernelState>();
   private readonly _watchers = new Map<string, number>();
+  /** The kinds of jobs that are under way, by their ids. */
+  private readonly _kinds = new Map<string, string>();
   private readonly _loading = new Map<string, Promise<void>>();
   private readonly _changed = new Signal<this, string>(this);
   private readonly _jobChanged = new Signal<this, IJobChange>(this);

@@ -56,7 +56,7 @@ export async function follow<T>(
     if (
       kernelId === operation.kernelId &&
       job.state === 'running' &&
-      operation.kinds.includes(job.kind)
+      operation.kinds.includes(job.kind ?? '')
     ) {
       const share = progressOf(job);
       Notification.update({
@@ -131,11 +131,6 @@ function sentenceOf(
 ): string {
   if (error.code === 'server-away') {
     return trans.__('The Jupyter server did not answer.');
-  }
-  if (error.status === 404 && error.code === 'HTTP 404') {
-    return trans.__(
-      'The server extension of infinijup is not enabled on this server.'
-    );
   }
   if (error.status === 403) {
     return trans.__('You are not allowed to do this on this server.');

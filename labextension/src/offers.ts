@@ -12,6 +12,7 @@ import type { Restorer } from './actions/restore';
 import { cut, nameOf, time } from './format';
 import { asApiError } from './model';
 import { showError } from './notify';
+import { CommandIDs } from './tokens';
 import type { Offer } from './wire';
 
 /** Asks for each notebook that is opened. */
@@ -75,7 +76,7 @@ async function ask(
     }
     try {
       if (reason === 'suspended') {
-        await deps.app.commands.execute('infinijup:resume', {
+        await deps.app.commands.execute(CommandIDs.resume, {
           kernel_id: target.kernelId
         });
       } else {

@@ -194,5 +194,6 @@ export class Rejoined implements IDisposable {
 }
 
 function parentOf(message: KernelMessage.IMessage): string | undefined {
-  return (message.parent_header as { msg_id?: string }).msg_id;
+  // Some kernels send `null` where the protocol has an empty object.
+  return (message.parent_header as { msg_id?: string } | null)?.msg_id;
 }

@@ -15,6 +15,7 @@ import { suspendIcon } from './icons';
 import type { Model } from './model';
 import { asApiError } from './model';
 import { showError } from './notify';
+import { CommandIDs } from './tokens';
 import type { ListedSession, SessionView } from './wire';
 
 /** How long news are gathered before the list is asked for again, in milliseconds. */
@@ -71,7 +72,7 @@ export class SuspendedKernels implements IRunningSessions.IManager {
       detail: () => session.kernel?.kernel_name ?? '',
       open: () => {
         if (session.kernel_id) {
-          void app.commands.execute('infinijup:resume', {
+          void app.commands.execute(CommandIDs.resume, {
             kernel_id: session.kernel_id
           });
         }

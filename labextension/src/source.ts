@@ -83,6 +83,7 @@ export class HistorySource implements IHistorySource, IDisposable {
 
   private _onChanged(_: Model, kernelId: string): void {
     if (kernelId === this._kernelId) {
+      this._error = this._model.state(kernelId).error && this._error;
       this._want();
       this._update();
     }
@@ -90,7 +91,7 @@ export class HistorySource implements IHistorySource, IDisposable {
 
   /** Asks for the history if it is needed and not there. */
   private _want(): void {
-    if (!this._visible || this._timer || this._isDisposed || this._error) {
+    if (!this._visible || this._timer || this._isDisposed) {
       return;
     }
     if (this._needed()) {
@@ -109,9 +110,12 @@ export class HistorySource implements IHistorySource, IDisposable {
   private _needed(): boolean {
     const kernel = this._kernel();
     if (kernel) {
-      return !!kernel.session && (!kernel.history || kernel.stale);
+      // What failed is not tried again by itself: the stream says when it may work.
+      return (
+        !kernel.error && !!kernel.session && (!kernel.history || kernel.stale)
+      );
     }
-    return !!this._path && !this._ofPath;
+    return !!this._path && !this._ofPath && !this._error;
   }
 
   private _kernel(): IKernelState | null {

@@ -297,7 +297,8 @@ export type ErrorBody = {
 /** A job of the daemon, as events tell it. */
 export type JobNews = {
   id: string;
-  kind: string;
+  /** Steps come without it: it is that of the job's beginning. */
+  kind?: string | null;
   state: 'running' | 'done' | 'failed';
   step?: string | null;
   done?: number | null;

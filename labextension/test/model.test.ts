@@ -58,8 +58,8 @@ function setUp() {
       asked.push(`kernel ${id}`);
       return { kernel_id: id, session, why_not: null, path: 'a.ipynb' };
     },
-    history: async () => {
-      asked.push('history');
+    history: async (_: unknown, limit?: number) => {
+      asked.push(limit ? 'last' : 'history');
       return history;
     }
   } as unknown as Api;
@@ -83,7 +83,8 @@ describe('the model', () => {
     const first = model.watch('k');
     const second = model.watch('k');
     await until(() => model.state('k').known);
-    assert.deepEqual(asked, ['kernel k']);
+    await until(() => model.state('k').last?.id === 'c1');
+    assert.deepEqual(asked, ['kernel k', 'last']);
     first.dispose();
     assert.equal(model.state('k').session?.id, 's1');
     second.dispose();
@@ -134,6 +135,15 @@ describe('the model', () => {
     const job = { id: 'j', kind: 'snapshot', state: 'running' as const };
     stream.event.emit({ type: 'job', kernel_id: 'k', job });
     assert.equal(model.state('k').job?.kind, 'snapshot');
+    const step = {
+      id: 'j',
+      kind: null,
+      state: 'running' as const,
+      step: 'dump'
+    };
+    stream.event.emit({ type: 'job', kernel_id: 'k', job: step });
+    assert.equal(model.state('k').job?.kind, 'snapshot');
+    assert.equal(model.state('k').job?.step, 'dump');
     stream.event.emit({
       type: 'job',
       kernel_id: 'k',
@@ -149,15 +159,15 @@ describe('the source of the panel', () => {
     model.watch('k');
     const source = new HistorySource(model);
     source.setTarget('k', 'a.ipynb');
-    await until(() => model.state('k').known);
-    assert.deepEqual(asked, ['kernel k']);
+    await until(() => !!model.state('k').last);
+    assert.deepEqual(asked, ['kernel k', 'last']);
 
     source.setVisible(true);
     await until(() => source.state.status === 'ready');
-    assert.deepEqual(asked, ['kernel k', 'history']);
+    assert.deepEqual(asked, ['kernel k', 'last', 'history']);
 
     stream.event.emit({ type: 'history', kernel_id: 'k' });
-    await until(() => asked.length === 3);
+    await until(() => asked.length === 4);
     await until(() => !model.state('k').stale);
     source.dispose();
   });
@@ -183,5 +193,12 @@ describe('a refusal', () => {
     const error = readError(502, 'Bad Gateway', '<html>');
     assert.equal(error.message, 'Bad Gateway');
     assert.equal(error.code, 'HTTP 502');
+  });
+
+  it('can be a server that does not know us', () => {
+    const body = '{"message": "Not Found", "reason": null}';
+    const error = readError(404, 'Not Found', body);
+    assert.equal(error.code, 'no-extension');
+    assert.ok(error.hint);
   });
 });

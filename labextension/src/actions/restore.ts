@@ -19,7 +19,7 @@ import { cut, nameOf } from '../format';
 import type { IRestored, Model } from '../model';
 import { asApiError } from '../model';
 import type { ITarget } from '../notebooks';
-import { follow, showError } from '../notify';
+import { asSentence, follow, showError } from '../notify';
 import { Recorder, Rejoined } from '../rejoin';
 import type { CommitView, RollbackOutcome, Text } from '../wire';
 import type { IDeps } from './deps';
@@ -91,7 +91,16 @@ export class Restorer {
           ...(panel ? { notebook: contentOf(panel) } : {})
         });
         if (panel && !panel.isDisposed) {
-          await this._document(panel, content);
+          // The kernel is back whatever happens to the document.
+          await this._document(panel, content).catch(error => {
+            answer.warnings = [
+              ...(answer.warnings ?? []),
+              trans.__(
+                'The notebook could not be saved: %1',
+                asSentence(asApiError(error).message)
+              )
+            ];
+          });
         }
         return answer;
       },
