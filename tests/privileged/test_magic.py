@@ -48,7 +48,7 @@ def test_restore_to_a_tag(kernel):
     kernel.run("%infinijup snapshot tag=one")
     kernel.run("x = 2")
     # This cell is cut off: the process that asks does not live to see the answer.
-    kernel.send("run", code="%infinijup restore one")
+    kernel.do("begin", code="%infinijup restore one")
     wait_for_restore(kernel, "x", "1")
 
 
@@ -65,7 +65,7 @@ def test_a_snapshot_in_the_middle_of_a_cell_goes_on_in_both_lives(kernel, user, 
 
 def test_a_try_that_raises_never_happened(kernel, user):
     kernel.run("x = 1\nlog = open('log.txt', 'a')\n_ = log.write('before'); log.flush()")
-    kernel.send("run", code="%%infinijup try\nx = 2\n_ = log.write(' after'); log.flush()\nraise ValueError('bad news')")
+    kernel.do("begin", code="%%infinijup try\nx = 2\n_ = log.write(' after'); log.flush()\nraise ValueError('bad news')")
     wait_for_restore(kernel, "x", "1")
     assert user.run(["cat", str(kernel.jupyter.root / "log.txt")]).out == "before"
     assert kernel.run("%%infinijup try\nx = 3\nprint('done')").endswith("done\n")
@@ -83,7 +83,7 @@ def test_branch_and_suspend(kernel, daemon, user):
     kernel.run("answer = %infinijup branch idea")
     sessions = {view["name"]: view for view in daemon.get("/v1/sessions")[1]["sessions"]}
     assert sessions["idea"]["state"] == "running"
-    kernel.send("run", code="y = 1\n%infinijup suspend\ny = 2")
+    kernel.do("begin", code="y = 1\n%infinijup suspend\ny = 2")
     until("it sleeps", lambda: kernel.look()["state"] == "suspended", 30, 0.1)
     status, answer = user.request(daemon, "POST", f"/v1/sessions/{kernel.session}/resume?wait=true", {})
     assert status == 200, answer

@@ -4,6 +4,7 @@ What is said here is said to the daemon by way of the kernel's own channels, see
 """
 
 import re
+import sys
 import time
 from typing import Any
 
@@ -102,6 +103,9 @@ class InfinijupMagics(Magics):
     def ask_long(self, do: str, /, **arguments: Any) -> Any:
         """The same for what may take long, once it is sure that somebody listens."""
         self.ask("status")
+        # What was printed before must be out: a kernel that is restored here would print it again.
+        sys.stdout.flush()
+        sys.stderr.flush()
         return self.ask(do, _LONG, **arguments)
 
     def do_status(self) -> Answer:
