@@ -48,11 +48,11 @@ def told(test):
 
 @told
 async def test_snapshot_restore_branch_and_suspend(lab, wire):
-    lab.write_notebook("a.ipynb", "x = 1")
-    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    lab.write_notebook("snapshots.ipynb", "x = 1")
+    kernel = (await wire.notebook("snapshots.ipynb"))["kernel"]["id"]
     page = await wire.page(kernel)
     await page.run("x = 1")
-    first = await wire.do("snapshot", kernel_id=kernel, label="one", notebook=lab.read_notebook("a.ipynb"))
+    first = await wire.do("snapshot", kernel_id=kernel, label="one", notebook=lab.read_notebook("snapshots.ipynb"))
     await page.run("x = 2")
     back = await wire.do("restore", kernel_id=kernel, to=first["commit"])
     assert (await page.run("print(x)")).text == "1\n"
@@ -60,7 +60,7 @@ async def test_snapshot_restore_branch_and_suspend(lab, wire):
     await wire.do("restore", kernel_id=kernel, to=back["automatic"])
     assert (await page.run("print(x)")).text == "2\n"
     made = await wire.do("branch", kernel_id=kernel, **{"from": first["commit"]})
-    assert made["path"] == "a (branch).ipynb" and lab.read_notebook(made["path"])["cells"][0]["source"] == "x = 1"
+    assert made["path"] == "snapshots (branch).ipynb" and lab.read_notebook(made["path"])["cells"][0]["source"] == "x = 1"
     other = await wire.page(made["kernel_id"])
     assert (await other.run("print(x)")).text == "1\n"
     await other.run("x = 10")
@@ -69,14 +69,14 @@ async def test_snapshot_restore_branch_and_suspend(lab, wire):
     assert lab.get(f"/infinijup/kernels/{made['kernel_id']}")["session"]["state"] == "suspended"
     assert (await other.run("print(x)")).text == "10\n"
     history = lab.get(f"/infinijup/history?kernel_id={kernel}")
-    assert {thread["path"] for thread in history["threads"]} == {"a.ipynb", made["path"]}
+    assert {thread["path"] for thread in history["threads"]} == {"snapshots.ipynb", made["path"]}
     assert next(commit for commit in history["commits"] if commit["id"] == first["commit"])["label"] == "one"
 
 
 @told
 async def test_no_answer_is_lost_in_fifty_rollbacks(lab, wire):
-    lab.write_notebook("a.ipynb")
-    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    lab.write_notebook("fifty.ipynb")
+    kernel = (await wire.notebook("fifty.ipynb"))["kernel"]["id"]
     pages = [await wire.page(kernel), await wire.page(kernel)]
     await pages[0].run("x = 'then'")
     await pages[1].run("1")
@@ -103,8 +103,8 @@ async def test_no_answer_is_lost_in_fifty_rollbacks(lab, wire):
 
 @told
 async def test_a_snapshot_in_the_middle_of_a_cell_goes_on_from_there(lab, wire):
-    lab.write_notebook("a.ipynb")
-    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    lab.write_notebook("middle.ipynb")
+    kernel = (await wire.notebook("middle.ipynb"))["kernel"]["id"]
     page, events = await wire.page(kernel), await wire.events()
     running = page.execute(LOOP, cell="loop")
     await until("the loop runs", lambda: running.text.count("\n") > 5)
@@ -124,8 +124,8 @@ async def test_a_snapshot_in_the_middle_of_a_cell_goes_on_from_there(lab, wire):
 
 @told
 async def test_a_restore_while_a_cell_runs_ends_it(lab, wire):
-    lab.write_notebook("a.ipynb")
-    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    lab.write_notebook("cut.ipynb")
+    kernel = (await wire.notebook("cut.ipynb"))["kernel"]["id"]
     page = await wire.page(kernel)
     await page.run("x = 1")
     taken = await wire.do("snapshot", kernel_id=kernel)
@@ -145,16 +145,16 @@ async def test_a_restore_while_a_cell_runs_ends_it(lab, wire):
 
 @told
 async def test_the_server_is_killed_and_the_notebook_goes_on(lab, wire):
-    lab.write_notebook("a.ipynb")
-    before = await wire.notebook("a.ipynb")
+    lab.write_notebook("killed.ipynb")
+    before = await wire.notebook("killed.ipynb")
     page = await wire.page(before["kernel"]["id"])
     await page.run("kept = 41")
     await until("it is labelled", lambda: session_label(lab, before) == before["id"])
     lab.kill()
     lab.start()
     # As an open page does it: by the ids that it has, and the first request is the listing.
-    (after,) = lab.get("/api/sessions")
-    assert (after["id"], after["path"], after["kernel"]["id"]) == (before["id"], "a.ipynb", before["kernel"]["id"])
+    (after,) = (model for model in lab.get("/api/sessions") if model["path"] == "killed.ipynb")
+    assert (after["id"], after["path"], after["kernel"]["id"]) == (before["id"], "killed.ipynb", before["kernel"]["id"])
     again = await wire.page(before["kernel"]["id"], session=page.session)
     assert (await again.run("print(kept + 1)")).text == "42\n"
     await wire.do("suspend", kernel_id=before["kernel"]["id"])
@@ -166,26 +166,26 @@ async def test_the_server_is_killed_and_the_notebook_goes_on(lab, wire):
 
 @told
 async def test_a_killed_kernel_offers_its_last_snapshot(lab, wire):
-    lab.write_notebook("a.ipynb")
-    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    lab.write_notebook("crash.ipynb")
+    kernel = (await wire.notebook("crash.ipynb"))["kernel"]["id"]
     page = await wire.page(kernel)
     await page.run("x = 1")
     taken = await wire.do("snapshot", kernel_id=kernel)
-    assert lab.get("/infinijup/offer?path=a.ipynb") is None
+    assert lab.get("/infinijup/offer?path=crash.ipynb") is None
     page.execute("import os; os.kill(os.getpid(), 9)")
-    offer = await until("it is offered", lambda: lab.get("/infinijup/offer?path=a.ipynb"))
+    offer = await until("it is offered", lambda: lab.get("/infinijup/offer?path=crash.ipynb"))
     assert (offer["commit"]["id"], offer["reason"]) == (taken["commit"], "crash")
     await until("Jupyter restarted it", lambda: lab.get(f"/infinijup/kernels/{kernel}")["session"]["state"] == "running")
     await wire.do("restore", kernel_id=kernel, to=offer["commit"]["id"])
     again = await wire.page(kernel)
     assert (await again.run("print(x)")).text == "1\n"
-    assert lab.get("/infinijup/offer?path=a.ipynb") is None
+    assert lab.get("/infinijup/offer?path=crash.ipynb") is None
 
 
 @told
 async def test_snapshots_before_each_cell(lab, wire):
-    lab.write_notebook("a.ipynb")
-    kernel = (await wire.notebook("a.ipynb"))["kernel"]["id"]
+    lab.write_notebook("before.ipynb")
+    kernel = (await wire.notebook("before.ipynb"))["kernel"]["id"]
     page = await wire.page(kernel)
     await page.run("n = 0")
     lab.request("PUT", "/infinijup/policy", {"policy": {"before_cell": True}})

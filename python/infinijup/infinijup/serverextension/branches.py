@@ -24,7 +24,7 @@ async def branch(hub: Hub, keeper: Keeper, asked: dict[str, Any]) -> dict[str, A
         if start is None and page is not None:
             # The page knows its document better than the file does.
             request = {"reason": "branch", "notebook": json.dumps(page)}
-            start = (await hub.daemon.post(target("sessions", original, "snapshot"), request))["commit"]
+            start = (await hub.post(target("sessions", original, "snapshot"), request))["commit"]
         request = {name: value for name, value in (("from", start), ("name", asked.get("name"))) if value is not None}
         made = (await hub.daemon.post(target("sessions", original, "branch"), request))["branches"][0]
         document = page if asked.get("from") is None else None

@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timezone
 from typing import Any
 
@@ -22,6 +22,9 @@ from infinijup.serverextension.swaps import Swaps
 
 KERNEL_ID, KERNEL_NAME, PATH = "jupyter.kernel_id", "jupyter.kernel_name", "jupyter.path"
 KERNEL_INFO = "jupyter.kernel_info"
+# What makes a snapshot nicer to look at, and can be done without.
+OPTIONAL = frozenset({"reason", "label", "cell", "notebook", "variables"})
+_UNKNOWN_FIELD = re.compile("unknown field `(\\w+)`")
 
 
 class Hub:
@@ -30,6 +33,8 @@ class Hub:
     def __init__(self, daemon: Daemon, kernel_manager: Any, policy: PolicyKeeper, log: logging.Logger):
         self.daemon, self.kernel_manager, self.policy, self.log = daemon, kernel_manager, policy, log
         self.news = News()
+        # Called with each event of the daemon's, before anything is done about it.
+        self.hooks: list[Callable[[dict[str, Any]], None]] = []
         self.views: dict[str, dict[str, Any]] = {}
         self.desks: dict[str, Desk] = {}
         self.swaps = Swaps(self)
@@ -132,7 +137,7 @@ class Hub:
                 return
             try:
                 path = target("sessions", self.session_id(kernel_id), "snapshot")
-                await self.daemon.post(path, {"reason": reason, "cell": cell})
+                await self.post(path, {"reason": reason, "cell": cell})
                 desk.snapshot_at, desk.warned = desk.cells, False
             except DaemonError as error:
                 if not desk.warned:
@@ -159,6 +164,28 @@ class Hub:
             self.keep(await self.daemon.patch(target("sessions", session), change))
         except DaemonError as error:
             self.log.warning("infinijup: session %s was not changed: %s", session, error)
+
+    async def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Asks for something. A daemon older than this package may not know the newest fields: it is asked without them."""
+        while True:
+            try:
+                return await self.daemon.post(path, body)
+            except DaemonError as error:
+                unknown = _UNKNOWN_FIELD.search(str(error)) if error.status == 400 else None
+                if unknown is None or unknown[1] not in OPTIONAL or unknown[1] not in body:
+                    raise
+                self.log.info("infinijup: the daemon is older and knows no `%s`", unknown[1])
+                body = {name: value for name, value in body.items() if name != unknown[1]}
+
+    async def commit(self, commit: str, session: str) -> dict[str, Any] | None:
+        """The card of a snapshot of a session; None if it cannot be had."""
+        try:
+            return await self.daemon.get(target("commits", commit))
+        except DaemonAway:
+            return None
+        except DaemonError:
+            commits = (await self.daemon.get(target("sessions", session, "history")))["commits"]
+            return next((card for card in commits if card["id"] == commit), None)
 
     async def refresh_all(self) -> None:
         """Everything anew; those that changed are told."""

@@ -153,7 +153,7 @@ class Keeper:
         if not self.hub.policy.server.before_restart or not self.hub.is_session(kernel_id) or self.hub.desk(kernel_id).asleep:
             return
         try:
-            await self.hub.daemon.post(target("sessions", self.hub.session_id(kernel_id), "snapshot"), {"reason": "before-restart"})
+            await self.hub.post(target("sessions", self.hub.session_id(kernel_id), "snapshot"), {"reason": "before-restart"})
         except DaemonError as error:
             self.hub.warn(kernel_id, error)
 

@@ -8,7 +8,6 @@ user says that it is not wanted.
 from dataclasses import dataclass
 from typing import Any
 
-from infinijup.daemon import DaemonError, target
 from infinijup.serverextension.hub import PATH, Hub, moment
 from infinijup.serverextension.keeper import Keeper
 
@@ -37,7 +36,10 @@ class Offers:
     def __init__(self, hub: Hub, keeper: Keeper):
         self.hub, self.keeper = hub, keeper
         self._dead: dict[str, Death] = {}
-        self._stopped: set[str] = set()
+        # Sessions that somebody is ending, and those that died without anybody doing so.
+        self._stopping: set[str] = set()
+        self._crashed: set[str] = set()
+        hub.hooks.append(self._hear_first)
         hub.news.listen(self._hear)
 
     async def of(self, path: str) -> dict[str, Any] | None:
@@ -49,9 +51,8 @@ class Offers:
         head = death.head if death else view.get("head")
         if head is None or (death is None and view["state"] != "suspended"):
             return None
-        try:
-            commit = await self.hub.daemon.get(target("commits", head))
-        except DaemonError:
+        commit = await self.hub.commit(head, view["id"])
+        if commit is None:
             return None
         return {"session": self.hub.shown(view), "commit": commit, "reason": _reason(death, commit)}
 
@@ -65,13 +66,22 @@ class Offers:
         found.sort(key=lambda view: (self.hub.kernel_of(view["id"]) is not None, view.get("head") is not None, view["created"]))
         return found[-1] if found else None
 
+    def _hear_first(self, event: dict[str, Any]) -> None:
+        """The daemon's own events, in their order: Jupyter tidies up after a dead kernel at once, and that stops nobody."""
+        session, kind = event.get("session"), event.get("kind")
+        if session is None:
+            return
+        if kind == "job_began" and (event.get("job") or {}).get("kind") in ("stop", "restart"):
+            self._stopping.add(session)
+        elif kind == "session_state" and event.get("state") == "running":
+            self._stopping.discard(session)
+        elif kind == "session_state" and event.get("state") in _DEAD and session not in self._stopping:
+            self._crashed.add(session)
+
     def _hear(self, event: dict[str, Any]) -> None:
         view = event.get("session")
         if event["type"] == "session" and view:
             self._look(view)
-        elif event["type"] == "job" and event["job"]["kind"] in ("stop", "restart") and event.get("session_id"):
-            # Whatever ends now, somebody wanted it.
-            self._stopped.add(event["session_id"])
         elif event["type"] in ("restored", "resumed") and event.get("kernel_id"):
             session = self.hub.kernels().get(event["kernel_id"])
             if session:
@@ -81,11 +91,11 @@ class Offers:
         session, death = view["id"], self._dead.get(view["id"])
         if view["state"] in _DEAD:
             if view.get("head") and death is None:
-                wanted = view["state"] == "ended" and (session in self._stopped or view.get("exit") in (None, 0))
+                stopped = session in self._stopping and session not in self._crashed
+                wanted = view["state"] == "ended" and (stopped or view.get("exit") in (None, 0))
                 self._dead[session] = Death(view["head"], view["state"], wanted, self.hub.kernel_of(session))
             return
-        if view["state"] == "running" and not view.get("operation"):
-            self._stopped.discard(session)
+        self._crashed.discard(session)
         if death is None:
             return
         # Restarted by the user: the same kernel, with nothing in it, is what was asked for.

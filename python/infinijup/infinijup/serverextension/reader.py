@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from infinijup.daemon import DaemonError, target
+from infinijup.daemon import DaemonError
 from infinijup.serverextension import sources
 from infinijup.serverextension.branches import open_new
 from infinijup.serverextension.hub import Hub, moment
@@ -61,6 +61,8 @@ class Reader:
     def take(self, event: dict[str, Any]) -> None:
         """One event."""
         kind, hub, session = event.get("kind"), self.hub, event.get("session")
+        for hook in hub.hooks:
+            hook(event)
         if kind == "away":
             hub.set_away(event.get("detail") or "the daemon cannot be reached")
         elif kind in ("back", "missed"):
@@ -71,7 +73,7 @@ class Reader:
             kernel = hub.kernel_of(session)
             if kernel:
                 hub.desk(kernel).snapshot_taken(event["commit"], event.get("job_id"), moment(event.get("time")))
-            hub.spawn(self._tell_snapshot(kernel, event["commit"]))
+            hub.spawn(self._tell_snapshot(kernel, event["commit"], session))
             hub.refresh(session)
         elif kind == "rolled_back" and session:
             hub.swaps.rolled_back(session, event["commit"])
@@ -116,9 +118,9 @@ class Reader:
         except DaemonError as error:
             self.hub.set_away(error.message)
 
-    async def _tell_snapshot(self, kernel: str | None, commit: str) -> None:
+    async def _tell_snapshot(self, kernel: str | None, commit: str, session: str) -> None:
         try:
-            view = await self.hub.daemon.get(target("commits", commit))
+            view = await self.hub.commit(commit, session)
         except DaemonError:
             view = None
         # Without the card, the panel asks for the whole history.

@@ -60,10 +60,10 @@ class Swaps:
         self.begin(kernel_id, reason, kind)
         commit = None
         try:
-            result = await self.hub.daemon.post(target("sessions", session, kind), body)
+            result = await self.hub.post(target("sessions", session, kind), body)
             commit = result.get("commit") if isinstance(result, dict) else None
             if kind == "rollback":
-                commit = await self._gone_back_to(commit, body.get("to"))
+                commit = await self._gone_back_to(session, commit, body.get("to"))
         except DaemonAway:
             # The job goes on without us. The pages are held until the daemon says how it ended.
             self.hub.spawn(self._follow(kernel_id, reason, kind, window))
@@ -103,16 +103,13 @@ class Swaps:
             except DaemonError:
                 break
         window.end = time.time()
-        await self.end(kernel_id, reason, kind, await self._gone_back_to(self._rolled_back.pop(session, None)))
+        await self.end(kernel_id, reason, kind, await self._gone_back_to(session, self._rolled_back.pop(session, None)))
 
-    async def _gone_back_to(self, commit: str | None, asked: str | None = None) -> str | None:
+    async def _gone_back_to(self, session: str, commit: str | None, asked: str | None = None) -> str | None:
         """The snapshot whose process runs now. Being back at it is a commit of its own, with that one as its last parent."""
         if asked and len(asked) == 64 or commit is None:
             return asked
-        try:
-            card = await self.hub.daemon.get(target("commits", commit))
-        except DaemonError:
-            return commit
+        card = await self.hub.commit(commit, session) or {"parents": []}
         return card.get("back_to") or (card["parents"][-1] if len(card["parents"]) == 2 else commit)
 
     # Seen by its events.
@@ -132,7 +129,7 @@ class Swaps:
             self.hub.spawn(self._end_job(kernel_id, reason, job["kind"], commit))
 
     async def _end_job(self, kernel_id: str, reason: str, kind: str, commit: str | None) -> None:
-        await self.end(kernel_id, reason, kind, await self._gone_back_to(commit))
+        await self.end(kernel_id, reason, kind, await self._gone_back_to(self.hub.session_id(kernel_id), commit))
 
     def rolled_back(self, session: str, commit: str) -> None:
         """A session is at this snapshot now."""
@@ -270,10 +267,8 @@ class Swaps:
                 stream.close(linger=0)
 
     async def _tell_restored(self, kernel_id: str, commit: str, running: Request | None) -> None:
-        try:
-            has_notebook = bool((await self.hub.daemon.get(target("commits", commit))).get("has_notebook"))
-        except DaemonError:
-            has_notebook = False
+        card = await self.hub.commit(commit, self.hub.session_id(kernel_id)) or {}
+        has_notebook = bool(card.get("has_notebook"))
         cell = {"cell_id": (running.cell or {}).get("id"), "msg_id": running.id} if running else None
         told = {"type": "restored", "kernel_id": kernel_id, "commit": commit, "notebook": has_notebook, "running_cell": cell}
         self.hub.news.tell(told)

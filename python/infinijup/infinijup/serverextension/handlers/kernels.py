@@ -62,7 +62,7 @@ class SnapshotHandler(Handler):
         request = given(body, "message", "tag", "label", "cell", "reason")
         if body.get("notebook") is not None:
             request["notebook"] = as_text(body["notebook"])
-        return await self.daemon.post(target("sessions", self.hub.session_id(body["kernel_id"]), "snapshot"), request)
+        return await self.hub.post(target("sessions", self.hub.session_id(body["kernel_id"]), "snapshot"), request)
 
 
 class RestoreHandler(Handler):
