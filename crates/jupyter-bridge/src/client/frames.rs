@@ -297,6 +297,18 @@ mod tests {
         assert_eq!(greeted().push(&refusal), Err(Nonsense::Refused));
     }
 
+    #[test]
+    fn what_a_fuzzer_begins_with_is_understood() {
+        let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/kernel_messages");
+        let read = |name: &str| {
+            let greeting = Socket::Dealer.opening(b"").get(..GREETING).unwrap().to_vec();
+            [greeting, std::fs::read(format!("{seeds}/{name}")).unwrap()].concat()
+        };
+        for (name, messages) in [("status", 3), ("reply", 1), ("request", 1), ("announced", 0)] {
+            assert_eq!(super::super::understand(&read(name)), messages, "{name}");
+        }
+    }
+
     proptest! {
         #[test]
         fn messages_survive_any_cut(

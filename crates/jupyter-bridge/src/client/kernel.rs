@@ -25,7 +25,8 @@ use crate::error::{JupyterError, Result};
 const REQUEST: &str = "infinijup_request";
 
 /// What we want to hear.
-const WANTED: &[&str] = &["status", "execute_input", "execute_reply", "kernel_info_reply", REQUEST];
+pub(super) const WANTED: &[&str] =
+    &["status", "execute_input", "execute_reply", "kernel_info_reply", REQUEST];
 
 /// A request of a kernel's that is longer is not read, in bytes.
 const REQUEST_BYTES: usize = 256 << 10;

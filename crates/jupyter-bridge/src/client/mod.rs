@@ -64,6 +64,22 @@ impl Bridge {
     }
 }
 
+/// Takes what a peer sends, byte by byte as it may come, and understands every message in it. Public for fuzzing only.
+#[doc(hidden)]
+pub fn understand(bytes: &[u8]) -> usize {
+    let (mut decoder, signer) = (frames::Decoder::new(), message::Signer::new(""));
+    let mut understood = 0;
+    for piece in bytes.chunks(7) {
+        let Ok(heard) = decoder.push(piece) else { return understood };
+        for one in heard {
+            if let frames::Heard::Message(message) = one {
+                understood += usize::from(signer.decode(&message, kernel::WANTED).is_some());
+            }
+        }
+    }
+    understood
+}
+
 /// A kernel that is listened to, until this is dropped.
 #[derive(Clone, Debug)]
 pub struct Kernel {
