@@ -20,6 +20,7 @@ import type { IRestored, Model } from '../model';
 import { asApiError } from '../model';
 import type { ITarget } from '../notebooks';
 import { asSentence, follow, showError } from '../notify';
+import { endQuestions } from '../questions';
 import { Recorder, Rejoined } from '../rejoin';
 import type { CommitView, RollbackOutcome, Text } from '../wire';
 import type { IDeps } from './deps';
@@ -238,6 +239,7 @@ export class Restorer {
       return;
     }
     const kernel = panel.sessionContext.session?.kernel;
+    endQuestions(panel, event.runningCell?.cell_id ?? null);
     this._rejoined.get(event.kernelId)?.dispose();
     this._rejoined.delete(event.kernelId);
     if (event.runningCell && kernel) {
