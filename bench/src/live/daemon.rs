@@ -1,7 +1,7 @@
 //! An `infinijupd` of our own, with directories of its own.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -74,18 +74,14 @@ impl Daemon {
         stream.set_read_timeout(Some(Duration::from_secs(300)))?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
-        write!(
-            stream,
+        let request = format!(
             "{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{kind}Content-Length: {}\r\n\r\n{body}",
             body.len()
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("the daemon hung up")?;
-        let status = head.split(' ').nth(1).unwrap_or_default();
+        );
+        stream.write_all(request.as_bytes())?;
+        let (status, body) = read_answer(BufReader::new(stream))?;
         ensure!(status == "200", "{method} {target}: {status} {body}");
-        ensure!(!head.to_lowercase().contains("transfer-encoding"), "{target}: an answer without a length");
-        Ok(serde_json::from_str(body)?)
+        Ok(serde_json::from_str(&body)?)
     }
 
     /// Something that takes its time; the result of the job.
@@ -148,6 +144,29 @@ impl Daemon {
         self.call("DELETE", &format!("/v1/sessions/{id}?wait=true"), None)?;
         Ok(())
     }
+}
+
+/// The status and the body, and nothing after it: a daemon that hangs up before it has read all of a request resets the
+/// connection, and what it has answered is whole all the same.
+fn read_answer(mut stream: impl BufRead) -> Result<(String, String)> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let status = line.split(' ').nth(1).context("the daemon hung up")?.to_owned();
+    let mut length = None;
+    loop {
+        line.clear();
+        stream.read_line(&mut line)?;
+        match line.trim_end().split_once(':') {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = Some(value.trim().parse()?);
+            }
+            Some(_) => (),
+            None => break,
+        }
+    }
+    let mut body = vec![0; length.context("an answer without a length")?];
+    stream.read_exact(&mut body)?;
+    Ok((status, String::from_utf8(body)?))
 }
 
 /// Id and connection file of a session.
