@@ -111,7 +111,11 @@ export class Rejoined implements IDisposable {
       cell.outputArea.model.fromJSON(outputs as IOutput[]);
     }
     const future = cell.outputArea.future;
-    if (future && future.msg.header.msg_id === this.running.msg_id) {
+    if (
+      future &&
+      !future.isDisposed &&
+      future.msg.header.msg_id === this.running.msg_id
+    ) {
       // The page never gave the request up: what listens to it still does.
       this.dispose();
       cell.model.executionState = 'running';
