@@ -21,6 +21,11 @@ EVERYBODY = "*"
 _NAP = 0.25
 # Nobody hears what is said on iopub before they have subscribed, so a request is said again. The daemon knows it by its id.
 _NAPS_BETWEEN = 12
+PROBE = "kernel_info_request"
+# Whose questions are not those of a client.
+DAEMON = "infinijup"
+# How long clients have to connect again to a kernel that was restored, and how long they must have been silent since the last probe.
+_LISTENERS, _SILENCE = 1.5, 0.15
 
 
 class AskError(Exception):
@@ -54,11 +59,22 @@ class Line:
         self.kernel = kernel
         self.guard = threading.Condition()
         self.waiting: dict[str, Any] = {}
-        kernel.control_handlers[REPLY] = self.hear
+        self.probes = 0
+        self.answer_probe = kernel.control_handlers[PROBE]
+        kernel.control_handlers |= {REPLY: self.hear, PROBE: self.count_probe}
 
     def close(self) -> None:
         """Hears nothing any more."""
         self.kernel.control_handlers.pop(REPLY, None)
+        self.kernel.control_handlers[PROBE] = self.answer_probe
+
+    def count_probe(self, stream: Any, ident: Any, message: dict[str, Any]) -> Any:
+        """Somebody asks who we are, as clients do when they have connected again."""
+        if message["header"].get("username") != DAEMON:
+            with self.guard:
+                self.probes += 1
+                self.guard.notify_all()
+        return self.answer_probe(stream, ident, message)
 
     def hear(self, _stream: Any, _ident: Any, message: dict[str, Any]) -> None:
         """A reply, in the thread of the control channel."""
@@ -88,6 +104,7 @@ class Line:
             raise Unheard(f"the daemon gave no answer within {seconds:g} s", "", "Is infinijupd running? `infinijup doctor` tells.")
         if answer["id"] == EVERYBODY:
             result = answer["result"]
+            self._wait_for_listeners()
             raise Restored(result["restored"], result.get("session"), result.get("note"))
         if not answer.get("ok"):
             error = answer.get("error") or {}
@@ -107,6 +124,21 @@ class Line:
                     pass
             naps += 1
         return self.waiting[content["id"]]
+
+    def _wait_for_listeners(self) -> None:
+        """What is said on iopub before clients are there again is lost to them, the end of the cell included.
+
+        Nobody can tell how many will come. A Jupyter server with our extension asks on the control channel until its iopub hears the
+        kernel, so when it has stopped asking, it is there. Without any question, time must do.
+        """
+        with self.guard:
+            before, left = self.probes, _LISTENERS
+            while left > 0:
+                seen = self.probes
+                self.guard.wait(_SILENCE)
+                left -= _SILENCE
+                if self.probes == seen > before:
+                    return
 
     def _send(self, content: dict[str, Any]) -> None:
         parent = self.kernel.get_parent()

@@ -45,6 +45,11 @@ class DaemonError(Exception):
         text = ": ".join([self.message, *self.causes])
         return f"{text} [{self.code}]" + (f". {self.hint}" if self.hint else "")
 
+    def sentences(self) -> str:
+        """For people, who want neither codes nor fragments."""
+        parts = [": ".join([self.message, *self.causes]), *([self.hint] if self.hint else [])]
+        return " ".join(f"{part[:1].upper() if number else part[:1]}{part[1:].rstrip('.')}." for number, part in enumerate(parts))
+
 
 class DaemonAway(DaemonError):
     """There is no daemon to be reached, or the connection was lost before it answered."""

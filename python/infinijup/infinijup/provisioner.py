@@ -256,7 +256,7 @@ class InfinijupProvisioner(LocalProvisioner):
         """Goes on without the daemon, unless the kernelspec or an existing session forbid that."""
         if self.is_explicit or self.session_id is not None:
             raise RuntimeError(f"cannot start kernel {self.parent.kernel_name!r} under infinijup: {error}") from error
-        self.why_not = str(error)
+        self.why_not = error.sentences()
         self.log.warning("Kernel %s has no history: %s", self.kernel_id, error)
 
     # Living.

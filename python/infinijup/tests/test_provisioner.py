@@ -312,7 +312,7 @@ def test_a_start_that_fails_is_done_without_the_daemon(daemon, kernels):
         daemon.refuse = {"POST /v1/sessions.*": Refusal(500, "IJ-S001", "no namespaces here")}
         manager = kernels()
         kernel, provisioner = await start(manager)
-        assert "no namespaces here" in provisioner.why_not and "do otherwise" in provisioner.why_not
+        assert "no namespaces here" in provisioner.why_not and provisioner.why_not.endswith(". Do otherwise.")
         assert await value(kernel, "40 + 2") == "42"
         await manager.shutdown_all(now=True)
 
