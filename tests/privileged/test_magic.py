@@ -26,7 +26,7 @@ def test_snapshot_mark_log_tag_and_status(kernel, daemon):
     kernel.run("x = 1")
     assert "stood still for" in kernel.run('answer = %infinijup snapshot label="first epoch"')
     [first] = history(daemon, kernel)
-    assert first["label"] == "first epoch" and first["cell"] is None or first["label"] == "first epoch"
+    assert first["label"] == "first epoch"
     kernel.run("%infinijup mark label='second <b>epoch</b>'")
     kernel.run("%infinijup snapshot")
     second = history(daemon, kernel)[0]
@@ -73,9 +73,10 @@ def test_a_try_that_raises_never_happened(kernel, user):
 
 
 def test_the_cell_of_a_try_is_answered_by_the_life_that_was_restored(kernel):
-    answer = kernel.do("run", code="%%infinijup try\nraise ValueError('bad news')", seconds=60)
-    assert answer["status"] == "ok"
-    assert "because it raised ValueError: bad news" in answer["printed"]
+    for number in range(4):
+        answer = kernel.do("run", code=f"%%infinijup try\nraise ValueError('bad news {number}')", seconds=60)
+        assert answer["status"] == "ok"
+        assert f"because it raised ValueError: bad news {number}\n" in answer["printed"]
 
 
 def test_branch_and_suspend(kernel, daemon, user):

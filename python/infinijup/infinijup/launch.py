@@ -60,8 +60,10 @@ def prepared(command: list[str], env: Mapping[str, str]) -> list[str]:
     more = []
     if not any(word.startswith("--HistoryManager.enabled") for word in command):
         more.append(NO_HISTORY)
-    # The list on the command line replaces one from a configuration file, so it is only given if it helps.
-    if not any("extra_extensions" in word for word in command) and has_package(command[0], env):
+    # The list on the command line replaces one from a configuration file, so it is only given if it helps. Behind a launcher of
+    # somebody else's, such as nb_conda_kernels', it is anybody's guess which Python it will be.
+    is_direct = command[1:2] == ["-m"] and is_ipykernel(command[2:3])
+    if is_direct and not any("extra_extensions" in word for word in command) and has_package(command[0], env):
         more.append(MAGIC)
     return [*command, *more]
 

@@ -24,6 +24,8 @@ def test_ipykernel_has_no_history_file_and_gets_the_magic_if_it_can_import_it():
     assert launch.prepared(IPYKERNEL, {"PYTHONPATH": path})[-2:] == [launch.NO_HISTORY, launch.MAGIC]
     given = [*IPYKERNEL, "--HistoryManager.enabled=True", "--IPKernelApp.extra_extensions=mine"]
     assert launch.prepared(given, {"PYTHONPATH": path}) == given
+    launcher = [sys.executable, "-m", "nb_conda_kernels.runner", "/opt/conda", "/envs/x", "python", "-m", "ipykernel_launcher"]
+    assert launch.prepared(launcher, {"PYTHONPATH": path}) == [*launcher, launch.NO_HISTORY]
     assert launch.prepared(["bash", "-f", "{connection_file}"], {}) == ["bash", "-f", "{connection_file}"]
 
 
