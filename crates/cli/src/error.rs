@@ -58,6 +58,9 @@ pub(crate) enum CliError {
     /// Something that is claimed of GPUs is not so here.
     #[error("not everything works on these GPUs: {}", checks.join(", "))]
     SelftestFailed { checks: Vec<String> },
+    /// Somebody else's kernelspec is where ours should be.
+    #[error("`{}` is there already, and was not installed by infinijup", path.display())]
+    KernelspecTaken { path: PathBuf },
     /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -89,6 +92,7 @@ impl CliError {
             Self::JobGoesOn { .. } => "IJ-C034",
             Self::MachineUnfit { .. } => "IJ-C035",
             Self::SelftestFailed { .. } => "IJ-C036",
+            Self::KernelspecTaken { .. } => "IJ-C037",
         }
     }
 
@@ -122,6 +126,7 @@ impl CliError {
             Self::SelftestFailed { .. } => {
                 Some("the report says what was seen; please send it with an issue")
             }
+            Self::KernelspecTaken { .. } => Some("choose another name with --name"),
             Self::Usage { .. } | Self::ObjectNotFound { .. } | Self::Interrupted | Self::Output(_) => None,
         }
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use cas_core::{Class, StoreError};
 use gpu_detect::DetectError;
+use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
 
 use crate::error::{CliError, DaemonError};
@@ -59,6 +60,9 @@ impl Facts {
             if let Some(cause) = cause.downcast_ref::<ManifestError>() {
                 return Self::new(of_class(cause.class()), cause.code(), cause.hint());
             }
+            if let Some(cause) = cause.downcast_ref::<JupyterError>() {
+                return Self::new(of_jupyter(cause), cause.code(), cause.hint().as_deref());
+            }
             if let Some(cause) = cause.downcast_ref::<DetectError>() {
                 return Self::new(of_detect(cause), cause.code(), cause.hint().as_deref());
             }
@@ -101,6 +105,7 @@ const fn of_cli(error: &CliError) -> Code {
         | CliError::MachineUnfit { .. }
         | CliError::SelftestFailed { .. } => Code::ProblemsFound,
         CliError::WritersBusy { .. } => Code::Busy,
+        CliError::KernelspecTaken { .. } => Code::Conflict,
         CliError::NoDaemon { .. } | CliError::DaemonLeft { .. } | CliError::JobLost { .. } => Code::NoDaemon,
         CliError::Interrupted | CliError::JobGoesOn { .. } => Code::Interrupted,
         CliError::Output(_) | CliError::Answer { .. } => Code::Failed,
@@ -113,6 +118,14 @@ fn of_store(error: &StoreError) -> Code {
         StoreError::RefMissing { .. } => Code::NotFound,
         busy if busy.is_busy() => Code::Busy,
         other => of_class(other.class()),
+    }
+}
+
+const fn of_jupyter(error: &JupyterError) -> Code {
+    match error {
+        JupyterError::NotFound { .. } => Code::NotFound,
+        JupyterError::Name { .. } => Code::Usage,
+        _ => Code::Failed,
     }
 }
 

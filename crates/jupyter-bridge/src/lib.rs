@@ -19,4 +19,4 @@ pub use command::{KernelCommand, kernel_command, own_command};
 pub use connection::{ConnectionFile, Ports};
 pub use error::{Class, JupyterError, Result};
 pub use kernelspec::{InterruptMode, Kernelspec};
-pub use search::{Listing, Search};
+pub use search::{Listing, Search, data_directory};

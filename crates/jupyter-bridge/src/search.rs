@@ -32,18 +32,30 @@ pub struct Listing {
     pub broken: Vec<JupyterError>,
 }
 
+/// The directory in which the user with this home and these variables has Jupyter files of their own.
+pub fn data_directory(home: &Path, env: &[(OsString, OsString)]) -> PathBuf {
+    let directory = |name: &str| directory(env, name);
+    directory("JUPYTER_DATA_DIR")
+        .or_else(|| Some(directory("XDG_DATA_HOME")?.join("jupyter")))
+        .unwrap_or_else(|| home.join(".local/share/jupyter"))
+}
+
+/// What a variable says; an empty one says nothing.
+fn variable<'a>(env: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
+    let found = env.iter().rev().find(|(key, _)| key == OsStr::new(name));
+    found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
+}
+
+fn directory(env: &[(OsString, OsString)], name: &str) -> Option<PathBuf> {
+    variable(env, name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
 impl Search {
     /// The directories of the user with this home and these variables.
     pub fn of(home: &Path, env: &[(OsString, OsString)]) -> Self {
-        let variable = |name: &str| {
-            let found = env.iter().rev().find(|(key, _)| key == OsStr::new(name));
-            found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
-        };
-        let directory = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-
-        let data = directory("JUPYTER_DATA_DIR")
-            .or_else(|| Some(directory("XDG_DATA_HOME")?.join("jupyter")))
-            .unwrap_or_else(|| home.join(".local/share/jupyter"));
+        let variable = |name: &str| variable(env, name);
+        let directory = |name: &str| directory(env, name);
+        let data = data_directory(home, env);
         let on_path = variable("PATH").into_iter().flat_map(std::env::split_paths);
         let prefixes = on_path.filter(|path| path.ends_with("bin")).filter_map(|path| {
             let prefix = path.parent()?;

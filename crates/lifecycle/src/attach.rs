@@ -68,6 +68,7 @@ impl Engine {
             head: None,
             origin: None,
             mounts: Vec::new(),
+            earlier_mounts: Vec::new(),
             init: Some(init),
             forwarder: None,
             pasta: None,

@@ -158,9 +158,10 @@ impl Engine {
         let place = &self.inner.place;
         make(&place.session(&record.id), 0o711)?;
         make(&place.criu_log(&record.id), 0o700)?;
-        self.set_source(record, "box", place.box_dir(&record.id));
+        record.set_mounts(aim.mounts.clone());
+        record.set_source("box", &place.box_dir(&record.id));
         let workspace = place.branch_files(record.owner.uid, &record.id, &record.name)?;
-        self.set_source(record, "workspace", workspace.clone());
+        record.set_source("workspace", &workspace);
         // From here on a crash finds a record, and with it everything that has to be cleared away.
         self.save(record)?;
         self.fill_box(record, original)?;
@@ -189,12 +190,6 @@ impl Engine {
         self.restore_processes(record, aim.images.path(), false, &to.placed, entry, steps)?;
         store.start_thread(&record.thread, &aim.commit)?;
         Ok(files)
-    }
-
-    fn set_source(&self, record: &mut Record, key: &str, source: PathBuf) {
-        if let Some(mount) = record.mounts.iter_mut().find(|mount| mount.key == key) {
-            mount.source = source;
-        }
     }
 
     /// The branch's own log and connection file, and new ports outside for its clients.

@@ -4,6 +4,7 @@
 //! new one. It is written *after* what it says has become true, except for the intent of an operation, which is the
 //! journal's business. Nobody but root reads it, and nothing in it comes from a user without having been checked.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -186,6 +187,10 @@ pub(crate) struct Record {
     /// Commands that run beside the main one.
     #[serde(default)]
     pub(crate) sidecars: Vec<Vec<OsString>>,
+    /// Mounts that it had before a restart. Another file system of the machine may be mounted since, and older snapshots name
+    /// theirs.
+    #[serde(default)]
+    pub(crate) earlier_mounts: Vec<Vec<MountRecord>>,
     /// What others noted about it. Like the name, it can change while an operation has hold of the session, so the copy of an
     /// operation may be old; [`crate::engine::Engine::save`] knows.
     #[serde(default)]
@@ -207,6 +212,33 @@ impl Record {
     /// Where a mount of the box comes from.
     pub(crate) fn mount(&self, key: &str) -> Option<&MountRecord> {
         self.mounts.iter().find(|mount| mount.key == key)
+    }
+
+    /// Has these mounts from now on; the others are remembered.
+    pub(crate) fn set_mounts(&mut self, mounts: Vec<MountRecord>) {
+        self.earlier_mounts.retain(|earlier| *earlier != mounts);
+        let old = std::mem::replace(&mut self.mounts, mounts);
+        if !old.is_empty() && old != self.mounts {
+            self.earlier_mounts.push(old);
+        }
+    }
+
+    /// The mounts of a snapshot in which CRIU's names for them are these: those of now, or those of before some restart.
+    pub(crate) fn mounts_named(&self, names: &BTreeMap<String, PathBuf>) -> Option<&[MountRecord]> {
+        let fits = |mounts: &&Vec<MountRecord>| {
+            mounts.len() == names.len()
+                && mounts.iter().all(|mount| names.get(&mount.key) == Some(&mount.inside))
+        };
+        std::iter::once(&self.mounts).chain(self.earlier_mounts.iter().rev()).find(fits).map(Vec::as_slice)
+    }
+
+    /// Where this mount comes from, from now on.
+    pub(crate) fn set_source(&mut self, key: &str, source: &Path) {
+        for mount in self.mounts.iter_mut().chain(self.earlier_mounts.iter_mut().flatten()) {
+            if mount.key == key {
+                source.clone_into(&mut mount.source);
+            }
+        }
     }
 
     /// Takes over what can change while somebody works with a copy.
@@ -239,4 +271,56 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     file.sync_all().map_err(io_error("sync", &new))?;
     fs::rename(&new, path).map_err(io_error("rename", &new))?;
     fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("sync", directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mounts(names: &[(&str, &str)]) -> Vec<MountRecord> {
+        let one = |(key, path): &(&str, &str)| MountRecord {
+            key: (*key).to_owned(),
+            inside: path.into(),
+            source: path.into(),
+        };
+        names.iter().map(one).collect()
+    }
+
+    fn names(names: &[(&str, &str)]) -> BTreeMap<String, PathBuf> {
+        names.iter().map(|(key, path)| ((*key).to_owned(), PathBuf::from(path))).collect()
+    }
+
+    #[test]
+    fn a_snapshot_of_before_a_restart_finds_its_mounts() {
+        let old = [("box", "/run/box"), ("m0", "/boot"), ("m1", "/home")];
+        let new = [("box", "/run/box"), ("m0", "/home")];
+        let mut record: Record = serde_json::from_str(OLD).unwrap();
+        record.mounts = mounts(&old);
+        record.set_mounts(mounts(&new));
+        record.set_mounts(mounts(&new));
+        assert_eq!(record.earlier_mounts, [mounts(&old)]);
+        assert_eq!(record.mounts_named(&names(&old)).unwrap(), mounts(&old));
+        assert_eq!(record.mounts_named(&names(&new)).unwrap(), mounts(&new));
+        assert!(record.mounts_named(&names(&new[..1])).is_none());
+        record.set_source("box", Path::new("/elsewhere"));
+        let old = record.mounts_named(&names(&old)).unwrap().to_vec();
+        assert_eq!(old[0].source, Path::new("/elsewhere"));
+        record.set_mounts(old.clone());
+        assert_eq!((&record.mounts, record.earlier_mounts.len()), (&old, 1));
+    }
+
+    /// As it was written before sessions had GPUs, labels and restarts.
+    const OLD: &str = r#"{"id": "0123456789ab", "name": "a", "owner": {"uid": 0, "gid": 0, "groups": [], "name": "root",
+        "home": "/root", "shell": "/bin/sh"}, "state": "running", "command": ["a"], "cwd": "/",
+        "created": "2026-11-15T09:12:09Z", "network": "private", "outside": false, "workspace": "/",
+        "files": {"policy": "open"}, "memory_limit": null, "pids_limit": null,
+        "kernel": {"spec": "python3", "connection_file": "/c", "ports": [[1, 2]]}, "thread": "a", "head": null,
+        "origin": null, "mounts": [], "init": null, "forwarder": null, "pasta": null, "exit": null}"#;
+
+    #[test]
+    fn an_old_record_is_read() {
+        let record: Record = serde_json::from_str(OLD).unwrap();
+        assert_eq!(record.notes, Notes::default());
+        assert_eq!(record.kernel.unwrap().interrupt_mode, InterruptMode::Signal);
+    }
 }

@@ -29,7 +29,8 @@ use crate::history::UserStore;
 use crate::journal::Entry;
 use crate::materialise::lay_out;
 use crate::place::LOG;
-use crate::record::{Network, Record};
+use crate::record::{MountRecord, Network, Record};
+use crate::section::SessionSection;
 use crate::staging::{PlainImages, Staged};
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::trust::{self, Expectations, ExpectedMount};
@@ -46,6 +47,8 @@ pub(crate) struct Aim {
     pub(crate) commit: ObjectId,
     pub(crate) files: Listing,
     pub(crate) images: PlainImages,
+    /// What is mounted in it from outside.
+    pub(crate) mounts: Vec<MountRecord>,
     /// What it has on GPUs.
     pub(crate) gpu: Option<GpuAim>,
     /// What the images are kept under.
@@ -69,16 +72,17 @@ impl Engine {
         }
         let gpu = GpuAim::of(&snapshot)?;
         self.check_host(&commit, &snapshot, force)?;
+        let mounts = mounts_of(record, &commit, &snapshot)?;
         let watch = steps.watch();
         let images =
             steps.run("lay out images", || self.images_of(store, &head, &commit, &snapshot, watch))?;
         steps.run("check images", || {
-            let expected = expectations(record);
+            let expected = expectations(record, &mounts);
             trust::drop_stale_nodes(images.path(), &record.owner, &expected)?;
             trust::check_images(images.path(), &record.owner, &expected)
         })?;
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
-        Ok(Aim { commit, files, images, gpu, key: head.snapshot.to_string() })
+        Ok(Aim { commit, files, images, mounts, gpu, key: head.snapshot.to_string() })
     }
 
     /// Plain images: those that are still there from the dump, or laid out from the store.
@@ -220,7 +224,7 @@ impl Engine {
         };
         let mut hooks = RestoreHooks {
             user: &record.owner,
-            expected: expectations(record),
+            expected: expectations(record, &record.mounts),
             // Images carry the nodes of the GPUs that the session had then.
             nodes: (!record.attached).then_some(placed.nodes.as_slice()),
             pid: None,
@@ -301,11 +305,30 @@ fn lengthen(path: &Path, wanted: u64) -> std::io::Result<()> {
     if log.metadata()?.len() < wanted { log.set_len(wanted) } else { Ok(()) }
 }
 
-/// What the images of this session may ask for.
-pub(crate) fn expectations(record: &Record) -> Expectations {
+/// The mounts that a snapshot of this session names. Each must have something to be mounted there.
+fn mounts_of(record: &Record, commit: &ObjectId, snapshot: &Snapshot) -> Result<Vec<MountRecord>> {
+    let named = snapshot.get::<SessionSection>()?.and_then(|section| {
+        let mounts = record.mounts_named(&section.mounts)?;
+        Some(mounts.to_vec())
+    });
+    // One of another session: the check of the images says what does not fit.
+    let mounts = named.unwrap_or_else(|| record.mounts.clone());
+    let own = |mount: &&MountRecord| mount.key == "box" || mount.key == "workspace";
+    let gone = mounts.iter().filter(|mount| !own(mount)).find(|mount| !mount.source.exists());
+    match gone {
+        None => Ok(mounts),
+        Some(gone) => {
+            let path = gone.inside.display();
+            let reasons = vec![format!("`{path}` had a file system of its own then, and is not there now")];
+            Err(LifecycleError::Incompatible { commit: commit.short(), reasons })
+        }
+    }
+}
+
+/// What the images of this session, with these mounts, may ask for.
+pub(crate) fn expectations(record: &Record, mounts: &[MountRecord]) -> Expectations {
     Expectations {
-        mounts: record
-            .mounts
+        mounts: mounts
             .iter()
             .map(|mount| ExpectedMount {
                 key: mount.key.clone(),

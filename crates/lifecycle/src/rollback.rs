@@ -372,6 +372,7 @@ impl Engine {
                 steps.warn(format!("`{}` was left as it is: {reason}", path.display()));
             }
         }
+        record.set_mounts(aim.mounts.clone());
         self.restore_processes(record, aim.images.path(), true, &to.placed, entry, steps)
     }
 

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::process::Identity;
 use sandbox::{
-    BoxSpec, Cgroup, DeviceNode, Forwarder, Limits, NetworkNamespace, Pasta, Root, SandboxError, User,
-    as_user,
+    BoxMount, BoxSpec, Cgroup, DeviceNode, Forwarder, Limits, NetworkNamespace, Pasta, Root, SandboxError,
+    User, as_user,
 };
 
 use crate::caller::Caller;
@@ -68,6 +68,7 @@ impl Engine {
             head: None,
             origin: None,
             mounts: Vec::new(),
+            earlier_mounts: Vec::new(),
             init: None,
             forwarder: None,
             pasta: None,
@@ -149,11 +150,9 @@ impl Engine {
             devices: prepared.devices,
         };
         let launched = sandbox::launch(&self.inner.program, &spec)?;
-        record.mounts = launched
-            .mounts
-            .into_iter()
-            .map(|mount| MountRecord { key: mount.key, inside: mount.inside, source: mount.outside })
-            .collect();
+        let mount =
+            |mount: BoxMount| MountRecord { key: mount.key, inside: mount.inside, source: mount.outside };
+        record.set_mounts(launched.mounts.into_iter().map(mount).collect());
         record.init = Some(launched.init);
         if let Some(kernel) = prepared.kernel {
             let connection_file = place.connection_file(record.owner.uid, &id)?;

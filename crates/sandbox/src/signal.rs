@@ -18,13 +18,13 @@ const ROUNDS: usize = 8;
 /// Sends a signal to the main command of the box whose first process is `init`, or to its whole process group. What has no
 /// box (`boxed` is false) is its own main command.
 pub fn signal_main(init: Identity, boxed: bool, signal: Signal, group: bool) -> Result<()> {
-    let gone = || SandboxError::Gone { pid: init.pid };
     let mut signalled = BTreeSet::new();
-    for round in 0..ROUNDS {
+    for _ in 0..ROUNDS {
         let processes = tree(init.pid)?;
         // Its number may be another's by now, and then all of this tree is.
-        let first = processes.first().filter(|first| first.identity() == init).ok_or_else(gone)?;
-        let main = if boxed { main_of(first, &processes) } else { Some(first) };
+        let first = processes.first().filter(|first| first.identity() == init);
+        let main = first.and_then(|first| if boxed { main_of(first, &processes) } else { Some(first) });
+        // Not there, or not there any more, which a signal may have brought about.
         let Some(main) = main else { break };
         let is_meant = |one: &&ProcessInfo| match group {
             true => one.group == main.group,
@@ -42,15 +42,12 @@ pub fn signal_main(init: Identity, boxed: bool, signal: Signal, group: bool) -> 
                 Err(error) => return Err(error),
             }
         }
+        // All that were there have it now; the next round finds whom they started meanwhile.
         if !anybody_new || !group {
             break;
         }
-        // After the first round all that were there have it; the next ones find whom they started meanwhile.
-        if round == 0 && signal == Signal::KILL && !init.is_alive() {
-            break;
-        }
     }
-    if signalled.is_empty() { Err(gone()) } else { Ok(()) }
+    if signalled.is_empty() { Err(SandboxError::Gone { pid: init.pid }) } else { Ok(()) }
 }
 
 fn main_of<'a>(init: &ProcessInfo, processes: &'a [ProcessInfo]) -> Option<&'a ProcessInfo> {

@@ -1,8 +1,10 @@
 //! What can be typed. Only types and their help: nothing here looks at a store.
 
+mod control;
 mod debug;
 mod detect;
 mod history;
+mod kernelspec;
 mod machine;
 mod session;
 mod start;
@@ -15,9 +17,11 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub(crate) use control::{RestartArgs, SignalArgs};
 pub(crate) use debug::{CommitArgs, DebugCommand};
 pub(crate) use detect::{DetectArgs, DetectFormat};
 pub(crate) use history::{CatArgs, LogArgs, ShowArgs, TagArgs, number};
+pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, KernelspecRemoveArgs};
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs};
 pub(crate) use session::{
     BranchArgs, DiffArgs, ExecArgs, HistoryArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs,
@@ -128,6 +132,8 @@ pub(crate) enum OnlineCommand {
     Suspend(SuspendArgs),
     Resume(ResumeArgs),
     Stop(StopArgs),
+    Restart(RestartArgs),
+    Signal(SignalArgs),
     Rm(RmArgs),
     Logs(LogsArgs),
     Exec(ExecArgs),
@@ -160,6 +166,14 @@ pub(crate) enum Command {
   infinijup store verify"
     )]
     Store(StoreCommand),
+    /// Install kernelspecs with which Jupyter starts kernels as sessions
+    #[command(
+        subcommand,
+        after_help = "Example:
+  infinijup kernelspec install
+  infinijup kernelspec list"
+    )]
+    Kernelspec(KernelspecCommand),
     Detect(DetectArgs),
     Selftest(SelftestArgs),
     Log(LogArgs),

@@ -8,6 +8,7 @@ mod export;
 mod gc;
 mod import;
 mod init;
+mod kernelspec;
 mod log;
 mod man;
 mod online;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::args::{Cli, Command, DebugCommand, DetectFormat, StoreCommand};
+use crate::args::{Cli, Command, DebugCommand, DetectFormat, KernelspecCommand, StoreCommand};
 use crate::context::Context;
 use crate::exit::{self, Code, Facts};
 
@@ -56,6 +57,9 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Store(StoreCommand::Gc(args)) => gc::run(context, &args),
         Command::Store(StoreCommand::Rebuild) => rebuild::run(context),
         Command::Store(StoreCommand::RotateKeys(args)) => rotate_keys::run(context, &args),
+        Command::Kernelspec(KernelspecCommand::Install(args)) => kernelspec::install(context, &args),
+        Command::Kernelspec(KernelspecCommand::List) => kernelspec::list(context),
+        Command::Kernelspec(KernelspecCommand::Remove(args)) => kernelspec::remove(context, &args),
         Command::Detect(args) => detect::run(context, &args),
         Command::Selftest(args) => selftest::run(context, &args),
         Command::Log(args) => log::run(context, &args),

@@ -135,6 +135,15 @@ impl Online<'_> {
         self.runtime.block_on(self.client.answer(&Call::get(path)))
     }
 
+    /// The answer to a request that is no job.
+    pub(in crate::commands) fn post<T: DeserializeOwned>(
+        &self,
+        path: impl Into<String>,
+        body: &impl Serialize,
+    ) -> Result<T> {
+        self.runtime.block_on(self.client.answer(&Call::post(path, body)?))
+    }
+
     /// The answer to a question that is no JSON.
     pub(in crate::commands) fn get_text(&self, path: impl Into<String>) -> Result<String> {
         let call = Call::get(path);

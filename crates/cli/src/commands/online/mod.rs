@@ -7,6 +7,7 @@ mod ask;
 mod attach;
 mod branch;
 pub(super) mod client;
+mod control;
 mod diff;
 mod doctor;
 mod events;
@@ -87,6 +88,8 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Suspend(args) => sleep::suspend(&online, &args),
         OnlineCommand::Resume(args) => sleep::resume(&online, &args),
         OnlineCommand::Stop(args) => stop::run(&online, &args),
+        OnlineCommand::Restart(args) => control::restart(&online, args),
+        OnlineCommand::Signal(args) => control::signal(&online, &args),
         OnlineCommand::Rm(args) => rm::run(&online, &args),
         OnlineCommand::Logs(args) => logs::run(&online, &args),
         OnlineCommand::History(args) => history::run(&online, &args),
