@@ -45,7 +45,6 @@ impl From<LifecycleError> for Failure {
             message: error.to_string(),
             causes: causes(&error).into_iter().chain(error.evidence()).collect(),
             hint: error.hint(),
-            files: error.files().iter().map(|path| Text::from(path.clone())).collect(),
             exit,
         };
         Self { status, body }

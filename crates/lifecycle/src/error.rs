@@ -409,14 +409,6 @@ impl LifecycleError {
         }
     }
 
-    /// Files that are in the way, because somebody else changed them.
-    pub fn files(&self) -> &[PathBuf] {
-        match self {
-            Self::FilesChanged { paths } => paths,
-            _ => &[],
-        }
-    }
-
     /// What was seen, beyond the text and its causes: the telling lines of CRIU's log.
     pub fn evidence(&self) -> Vec<String> {
         match self {

@@ -38,6 +38,7 @@ mod journal;
 mod kernel_watch;
 mod locks;
 mod materialise;
+mod mounts;
 mod notes;
 mod place;
 mod preflight;

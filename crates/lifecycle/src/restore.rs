@@ -28,9 +28,9 @@ use crate::gpu::{GpuAim, Placed, in_manifest};
 use crate::history::UserStore;
 use crate::journal::Entry;
 use crate::materialise::lay_out;
+use crate::mounts;
 use crate::place::LOG;
 use crate::record::{MountRecord, Network, Record};
-use crate::section::SessionSection;
 use crate::staging::{PlainImages, Staged};
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::trust::{self, Expectations, ExpectedMount};
@@ -72,14 +72,15 @@ impl Engine {
         }
         let gpu = GpuAim::of(&snapshot)?;
         self.check_host(&commit, &snapshot, force)?;
-        let mounts = mounts_of(record, &commit, &snapshot)?;
         let watch = steps.watch();
         let images =
             steps.run("lay out images", || self.images_of(store, &head, &commit, &snapshot, watch))?;
-        steps.run("check images", || {
+        let mounts = steps.run("check images", || {
+            let mounts = mounts::settle(record, &commit, &snapshot, images.path())?;
             let expected = expectations(record, &mounts);
             trust::drop_stale_nodes(images.path(), &record.owner, &expected)?;
-            trust::check_images(images.path(), &record.owner, &expected)
+            trust::check_images(images.path(), &record.owner, &expected)?;
+            Ok(mounts)
         })?;
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
         Ok(Aim { commit, files, images, mounts, gpu, key: head.snapshot.to_string() })
@@ -303,26 +304,6 @@ fn wait_for_pids(images: &Path) -> Result<()> {
 fn lengthen(path: &Path, wanted: u64) -> std::io::Result<()> {
     let log = fs::OpenOptions::new().append(true).create(true).open(path)?;
     if log.metadata()?.len() < wanted { log.set_len(wanted) } else { Ok(()) }
-}
-
-/// The mounts that a snapshot of this session names. Each must have something to be mounted there.
-fn mounts_of(record: &Record, commit: &ObjectId, snapshot: &Snapshot) -> Result<Vec<MountRecord>> {
-    let named = snapshot.get::<SessionSection>()?.and_then(|section| {
-        let mounts = record.mounts_named(&section.mounts)?;
-        Some(mounts.to_vec())
-    });
-    // One of another session: the check of the images says what does not fit.
-    let mounts = named.unwrap_or_else(|| record.mounts.clone());
-    let own = |mount: &&MountRecord| mount.key == "box" || mount.key == "workspace";
-    let gone = mounts.iter().filter(|mount| !own(mount)).find(|mount| !mount.source.exists());
-    match gone {
-        None => Ok(mounts),
-        Some(gone) => {
-            let path = gone.inside.display();
-            let reasons = vec![format!("`{path}` had a file system of its own then, and is not there now")];
-            Err(LifecycleError::Incompatible { commit: commit.short(), reasons })
-        }
-    }
 }
 
 /// What the images of this session, with these mounts, may ask for.

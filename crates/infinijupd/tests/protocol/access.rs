@@ -20,6 +20,9 @@ fn session_requests() -> Vec<(&'static str, &'static str, &'static str)> {
         ("POST", "/v1/sessions/{}/suspend", ""),
         ("POST", "/v1/sessions/{}/resume", "{}"),
         ("POST", "/v1/sessions/{}/stop", r#"{"grace_ms":5}"#),
+        ("POST", "/v1/sessions/{}/restart", r#"{"start":{"type":"command","argv":["id"]}}"#),
+        ("POST", "/v1/sessions/{}/signal", r#"{"signal":"INT"}"#),
+        ("PATCH", "/v1/sessions/{}", r#"{"labels":{"a":"b"}}"#),
         ("POST", "/v1/sessions/{}/exec", r#"{"argv":["id"]}"#),
     ]
 }

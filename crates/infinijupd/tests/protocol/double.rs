@@ -116,7 +116,6 @@ pub(crate) fn failure(status: u16, message: &str) -> Failure {
         message,
         causes: vec!["a cause".to_owned()],
         hint: Some("a hint".to_owned()),
-        files: Vec::new(),
         exit: 14,
     };
     Failure { status, body }
