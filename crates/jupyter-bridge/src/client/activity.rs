@@ -93,6 +93,7 @@ impl Activity {
         self.under_way.clear();
         self.asked_behind.clear();
         self.shell = Shell::Unknown;
+        (self.number, self.cell) = (None, None);
     }
 
     /// The shell is being asked something of ours.

@@ -90,15 +90,28 @@ impl Engine {
         }
     }
 
-    /// What is due for one session.
-    fn due_for(&self, record: &Record) -> Option<Errand> {
+    /// What is due for one session. One that was there when we came may have run anything before.
+    fn due_for(&self, record: &Record, we_came: bool) -> Option<Errand> {
         let schedule = &self.inner.schedule;
         let now = schedule.now();
         let facts = self.facts(record, now);
-        let fresh = || Plan::new(now, facts.runs);
+        let fresh = || {
+            let mut plan = Plan::new(now, facts.runs);
+            if we_came {
+                plan.may_have_run();
+            }
+            plan
+        };
         // A copy: what GPUs hold is the driver's to say, and it may take its time.
-        let mut plan = schedule.plans().entry(record.id.clone()).or_insert_with(fresh).clone();
-        let due = plan.look(&record.notes.policy, facts, || self.holds_gpu_memory(record))?;
+        let plan = schedule.plans().entry(record.id.clone()).or_insert_with(fresh).clone();
+        let holds_gpu = || {
+            let holds = self.holds_gpu_memory(record);
+            if !holds && let Some(plan) = schedule.plans().get_mut(&record.id) {
+                plan.without_gpu(now);
+            }
+            holds
+        };
+        let due = plan.look(&record.notes.policy, facts, holds_gpu)?;
         schedule.plans().get_mut(&record.id)?.begin(due);
         Some(Errand { session: record.id.clone(), owner: record.owner.uid, due })
     }
@@ -140,6 +153,7 @@ impl Engine {
 
 /// Looks at all sessions, again and again.
 fn look_after(inner: &Weak<Inner>, events: &Receiver<EngineEvent>, due: &SyncSender<Errand>) {
+    let mut we_came = true;
     loop {
         thread::sleep(EVERY);
         let Some(inner) = inner.upgrade() else { return };
@@ -151,7 +165,7 @@ fn look_after(inner: &Weak<Inner>, events: &Receiver<EngineEvent>, due: &SyncSen
             records.values().filter(|record| record.state == SessionState::Running).cloned().collect()
         };
         for record in running {
-            let Some(errand) = engine.due_for(&record) else { continue };
+            let Some(errand) = engine.due_for(&record, we_came) else { continue };
             if let Err(error) = due.try_send(errand) {
                 engine.did(&record.id, Did::Busy);
                 if matches!(error, std::sync::mpsc::TrySendError::Disconnected(_)) {
@@ -159,5 +173,6 @@ fn look_after(inner: &Weak<Inner>, events: &Receiver<EngineEvent>, due: &SyncSen
                 }
             }
         }
+        we_came = false;
     }
 }

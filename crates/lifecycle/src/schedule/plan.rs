@@ -18,6 +18,8 @@ use crate::notes::SessionPolicy;
 const AFTER_FAILURE: Duration = Duration::from_secs(600);
 /// How soon to try again when somebody else was at work.
 const AFTER_BUSY: Duration = Duration::from_secs(5);
+/// How soon to ask again whether a session holds GPU memory: the driver and all its processes are asked for that.
+const GPU_AGAIN: Duration = Duration::from_secs(10);
 /// So many intervals of uninterrupted work, and a snapshot does not wait for its end any more.
 const IMPATIENCE: u64 = 3;
 
@@ -66,11 +68,25 @@ pub(crate) struct Plan {
     at_hold: u64,
     under_way: Option<Due>,
     not_before: Duration,
+    /// It held no GPU memory a moment ago.
+    gpu_not_before: Duration,
 }
 
 impl Plan {
     pub(crate) fn new(now: Duration, runs: u64) -> Self {
-        Self { last: now, runs, at_hold: runs, under_way: None, not_before: Duration::ZERO }
+        Self {
+            last: now,
+            runs,
+            at_hold: runs,
+            under_way: None,
+            not_before: Duration::ZERO,
+            gpu_not_before: Duration::ZERO,
+        }
+    }
+
+    /// What it did before anyone looked is not known, so something may have run.
+    pub(crate) fn may_have_run(&mut self) {
+        self.runs = self.runs.wrapping_sub(1);
     }
 
     /// An operation takes hold of it.
@@ -93,9 +109,9 @@ impl Plan {
         };
     }
 
-    /// What is to be done now. `holds_gpu` is asked only when the answer depends on it.
+    /// What is to be done now, which the caller then begins. `holds_gpu` is asked only when the answer depends on it.
     pub(crate) fn look(
-        &mut self,
+        &self,
         policy: &SessionPolicy,
         facts: Facts,
         holds_gpu: impl FnOnce() -> bool,
@@ -103,9 +119,12 @@ impl Plan {
         if self.under_way.is_some() || facts.held || facts.now < self.not_before {
             return None;
         }
-        let due = self.due(policy, facts, holds_gpu)?;
-        self.begin(due);
-        Some(due)
+        self.due(policy, facts, || facts.now >= self.gpu_not_before && holds_gpu())
+    }
+
+    /// It holds no GPU memory.
+    pub(crate) fn without_gpu(&mut self, now: Duration) {
+        self.gpu_not_before = now + GPU_AGAIN;
     }
 
     /// It is being done from now on.
@@ -177,76 +196,105 @@ mod tests {
         panic!("nobody asked about GPUs")
     }
 
+    impl Plan {
+        fn begins(
+            &mut self,
+            policy: &SessionPolicy,
+            facts: Facts,
+            holds_gpu: impl FnOnce() -> bool,
+        ) -> Option<Due> {
+            let due = self.look(policy, facts, holds_gpu)?;
+            self.begin(due);
+            Some(due)
+        }
+    }
+
     #[test]
     fn every_so_often_if_something_ran() {
         let (policy, mut plan) = (policy(Some(60), None, None), Plan::new(S(0), 0));
-        assert_eq!(plan.look(&policy, idle(100, 10, 0), no), None, "nothing ran");
-        assert_eq!(plan.look(&policy, idle(59, 10, 1), no), None, "too soon");
-        assert_eq!(plan.look(&policy, idle(60, 10, 1), no), Some(Due::Interval));
-        assert_eq!(plan.look(&policy, idle(61, 10, 1), no), None, "it is under way");
+        assert_eq!(plan.begins(&policy, idle(100, 10, 0), no), None, "nothing ran");
+        assert_eq!(plan.begins(&policy, idle(59, 10, 1), no), None, "too soon");
+        assert_eq!(plan.begins(&policy, idle(60, 10, 1), no), Some(Due::Interval));
+        assert_eq!(plan.begins(&policy, idle(61, 10, 1), no), None, "it is under way");
         plan.held(1);
         plan.kept(S(61));
         plan.did(S(62), Did::Done);
-        assert_eq!(plan.look(&policy, idle(500, 10, 1), no), None, "nothing ran since");
-        assert_eq!(plan.look(&policy, idle(501, 10, 2), no), Some(Due::Interval));
+        assert_eq!(plan.begins(&policy, idle(500, 10, 1), no), None, "nothing ran since");
+        assert_eq!(plan.begins(&policy, idle(501, 10, 2), no), Some(Due::Interval));
     }
 
     #[test]
     fn a_cell_is_waited_for_but_not_for_ever() {
         let (policy, mut plan) = (policy(Some(60), None, None), Plan::new(S(0), 0));
-        assert_eq!(plan.look(&policy, busy(179, 0, 1), no), None);
-        assert_eq!(plan.look(&policy, busy(190, 20, 1), no), None, "it was idle in between");
-        assert_eq!(plan.look(&policy, busy(200, 20, 1), no), Some(Due::Interval));
+        assert_eq!(plan.begins(&policy, busy(179, 0, 1), no), None);
+        assert_eq!(plan.begins(&policy, busy(190, 20, 1), no), None, "it was idle in between");
+        assert_eq!(plan.begins(&policy, busy(200, 20, 1), no), Some(Due::Interval));
         plan.held(1);
         plan.kept(S(200));
         plan.did(S(201), Did::Done);
-        assert_eq!(plan.look(&policy, busy(379, 20, 1), no), None, "the same cell");
-        assert_eq!(plan.look(&policy, busy(380, 20, 1), no), Some(Due::Interval));
+        assert_eq!(plan.begins(&policy, busy(379, 20, 1), no), None, "the same cell");
+        assert_eq!(plan.begins(&policy, busy(380, 20, 1), no), Some(Due::Interval));
     }
 
     #[test]
     fn at_rest_once() {
         let (policy, mut plan) = (policy(None, Some(10), None), Plan::new(S(0), 0));
-        assert_eq!(plan.look(&policy, idle(9, 0, 1), no), None);
-        assert_eq!(plan.look(&policy, idle(10, 0, 1), no), Some(Due::Idle));
+        assert_eq!(plan.begins(&policy, idle(9, 0, 1), no), None);
+        assert_eq!(plan.begins(&policy, idle(10, 0, 1), no), Some(Due::Idle));
         plan.held(1);
         plan.kept(S(10));
         plan.did(S(11), Did::Done);
-        assert_eq!(plan.look(&policy, idle(999, 0, 1), no), None);
+        assert_eq!(plan.begins(&policy, idle(999, 0, 1), no), None);
     }
 
     #[test]
     fn sleep_is_for_those_with_gpu_memory_unless_all_are_meant() {
         let (mut policy, mut plan) = (policy(None, None, Some(30)), Plan::new(S(0), 0));
-        assert_eq!(plan.look(&policy, idle(29, 0, 0), no), None);
-        assert_eq!(plan.look(&policy, idle(30, 0, 0), || false), None);
-        assert_eq!(plan.clone().look(&policy, idle(30, 0, 0), || true), Some(Due::Suspend));
+        assert_eq!(plan.begins(&policy, idle(29, 0, 0), no), None);
+        assert_eq!(plan.begins(&policy, idle(30, 0, 0), || false), None);
+        assert_eq!(plan.clone().begins(&policy, idle(30, 0, 0), || true), Some(Due::Suspend));
         policy.suspend_only_gpu = false;
-        assert_eq!(plan.look(&policy, busy(99, 0, 0), no), None);
-        assert_eq!(plan.look(&policy, idle(99, 0, 0), no), Some(Due::Suspend));
+        assert_eq!(plan.begins(&policy, busy(99, 0, 0), no), None);
+        assert_eq!(plan.begins(&policy, idle(99, 0, 0), no), Some(Due::Suspend));
     }
 
     #[test]
     fn failures_are_no_loop() {
         let (policy, mut plan) = (policy(Some(1), None, None), Plan::new(S(0), 0));
-        assert_eq!(plan.look(&policy, idle(5, 0, 1), no), Some(Due::Interval));
+        assert_eq!(plan.begins(&policy, idle(5, 0, 1), no), Some(Due::Interval));
         plan.did(S(6), Did::Failed);
-        assert_eq!(plan.look(&policy, idle(605, 0, 1), no), None);
-        assert_eq!(plan.look(&policy, idle(606, 0, 1), no), Some(Due::Interval));
+        assert_eq!(plan.begins(&policy, idle(605, 0, 1), no), None);
+        assert_eq!(plan.begins(&policy, idle(606, 0, 1), no), Some(Due::Interval));
         plan.did(S(606), Did::Busy);
-        assert_eq!(plan.look(&policy, idle(610, 0, 1), no), None);
+        assert_eq!(plan.begins(&policy, idle(610, 0, 1), no), None);
         let held = Facts { held: true, ..idle(620, 0, 1) };
-        assert_eq!(plan.look(&policy, held, no), None, "somebody is at work");
-        assert_eq!(plan.look(&policy, idle(621, 0, 1), no), Some(Due::Interval));
+        assert_eq!(plan.begins(&policy, held, no), None, "somebody is at work");
+        assert_eq!(plan.begins(&policy, idle(621, 0, 1), no), Some(Due::Interval));
     }
 
     #[test]
     fn what_is_not_known_is_left_alone_and_a_command_has_only_the_interval() {
         let all = policy(Some(10), Some(10), Some(10));
         let unknown = Facts { kernel: Some((Doing::Unknown, S(0))), ..idle(999, 0, 5) };
-        assert_eq!(Plan::new(S(0), 0).look(&all, unknown, no), None);
+        assert_eq!(Plan::new(S(0), 0).begins(&all, unknown, no), None);
         let command = Facts { kernel: None, ..idle(10, 0, 0) };
-        assert_eq!(Plan::new(S(0), 0).look(&all, command, no), Some(Due::Interval));
-        assert_eq!(Plan::new(S(0), 0).look(&policy(None, None, None), idle(9999, 0, 9), no), None);
+        assert_eq!(Plan::new(S(0), 0).begins(&all, command, no), Some(Due::Interval));
+        assert_eq!(Plan::new(S(0), 0).begins(&policy(None, None, None), idle(9999, 0, 9), no), None);
+    }
+
+    #[test]
+    fn what_holds_no_gpu_memory_is_not_asked_every_second() {
+        let (policy, mut plan) = (policy(None, None, Some(30)), Plan::new(S(0), 0));
+        assert_eq!(plan.begins(&policy, idle(30, 0, 0), || false), None);
+        plan.without_gpu(S(30));
+        assert_eq!(plan.begins(&policy, idle(39, 0, 0), no), None);
+        assert_eq!(plan.begins(&policy, idle(40, 0, 0), || true), Some(Due::Suspend));
+    }
+
+    #[test]
+    fn after_a_restart_something_may_have_run() {
+        let (policy, mut plan) = (policy(None, Some(10), None), Plan::new(S(0), 0));
+        plan.may_have_run();
+        assert_eq!(plan.begins(&policy, idle(10, 0, 0), no), Some(Due::Idle));
     }
 }
