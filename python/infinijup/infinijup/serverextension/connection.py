@@ -218,7 +218,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         if _is_between_others(header, parent):
             return
         self._enter(channel, header, parent, parts, outgoing_msg)
-        if not self.channels:
+        if not self.channels or self._is_late(header, parts):
             return
         super().handle_outgoing_message(stream, outgoing_msg)
 
@@ -236,6 +236,11 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         elif channel == "shell" and (fence := self._fences.pop(asked, None)) and not fence.done():
             fence.set_result(None)
         return True
+
+    def _is_late(self, header: dict, parts: list[Any]) -> bool:
+        """A kernel answers on its control channel a little before it says that it is `starting`, and then says no more."""
+        starts = header.get("msg_type") == "status" and _json(parts[4]).get("execution_state") == "starting"
+        return starts and self.settled and self.hub.is_session(self.kernel_id)
 
     def _enter(self, channel: str | None, header: dict, parent: dict, parts: list[Any], message: list[Any]) -> None:
         """Into the books."""

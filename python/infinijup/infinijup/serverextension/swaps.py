@@ -173,10 +173,7 @@ class Swaps:
     async def end(self, kernel_id: str, reason: str, kind: str, commit: str | None) -> None:
         """One reason less; after the last, the pages are brought up again and let go."""
         desk = self.hub.desk(kernel_id)
-        try:
-            view = await self.hub.get(self.hub.session_id(kernel_id))
-        except DaemonError:
-            view = None
+        view, card = await asyncio.gather(self._view(kernel_id), self._card(kernel_id, kind, commit))
         if not desk.end(reason):
             return
         provisioner = self.hub.provisioner(kernel_id)
@@ -190,12 +187,27 @@ class Swaps:
         if desk.asleep or not exchanged:
             await self._let_go(desk.connections, [], [], 0.0, renew=False)
         else:
-            await self._bring_up(kernel_id, kind, commit, alive=state in ("running", "starting"))
+            await self._bring_up(kernel_id, kind, commit, card, alive=state in ("running", "starting"))
         if desk.asleep and any(not request.begun for request in desk.cells_open()):
             # A cell that was sent when the kernel was as good as asleep.
             self.hub.wake(kernel_id)
 
-    async def _bring_up(self, kernel_id: str, kind: str, commit: str | None, alive: bool) -> None:
+    async def _view(self, kernel_id: str) -> dict[str, Any] | None:
+        try:
+            return await self.hub.get(self.hub.session_id(kernel_id))
+        except DaemonError:
+            return None
+
+    async def _card(self, kernel_id: str, kind: str, commit: str | None) -> dict[str, Any] | None:
+        """Of the snapshot that was gone back to."""
+        if kind != "rollback" or commit is None:
+            return None
+        try:
+            return await self.hub.commit(commit, self.hub.session_id(kernel_id))
+        except DaemonError:
+            return None
+
+    async def _bring_up(self, kernel_id: str, kind: str, commit: str | None, card: dict[str, Any] | None, alive: bool) -> None:
         desk = self.hub.desk(kernel_id)
         desk.snapshot_at = None
         desk.era += 1
@@ -225,7 +237,7 @@ class Swaps:
                 ledger.owed.extend(lost)
         if kind == "rollback" and commit is not None:
             # Before the kernel is heard again: a page attaches itself to the cell that goes on.
-            await self._tell_restored(kernel_id, commit, running)
+            self._tell_restored(kernel_id, commit, bool((card or {}).get("has_notebook")), running)
         await asyncio.gather(
             *(connection.swap_ended(cut.get(connection, []), again, limit, alive) for connection in list(desk.connections))
         )
@@ -266,9 +278,7 @@ class Swaps:
             if stream is not None and not stream.closed():
                 stream.close(linger=0)
 
-    async def _tell_restored(self, kernel_id: str, commit: str, running: Request | None) -> None:
-        card = await self.hub.commit(commit, self.hub.session_id(kernel_id)) or {}
-        has_notebook = bool(card.get("has_notebook"))
+    def _tell_restored(self, kernel_id: str, commit: str, has_notebook: bool, running: Request | None) -> None:
         cell = {"cell_id": (running.cell or {}).get("id"), "msg_id": running.id} if running else None
         told = {"type": "restored", "kernel_id": kernel_id, "commit": commit, "notebook": has_notebook, "running_cell": cell}
         self.hub.news.tell(told)
