@@ -50,8 +50,8 @@ def labs(record, request):
     made = []
 
     def make(daemon, user, environment=None, **more):
-        made.append(Lab(daemon, user, environment, **more).start())
-        return made[-1]
+        made.append(Lab(daemon, user, environment, **more))
+        return made[-1].start()
 
     yield make
     for lab in made:
@@ -84,6 +84,7 @@ def make_tab(browser, request):
         if failed and not tab.page.is_closed():
             tab.shot("failed")
             print(f"---- dialogs: {tab.dialogs}\n---- notices: {tab.notices()}\n---- console: {tab.errors[-10:]}")
+            print("\n".join(["---- events", *(news[:400] for news in tab.news[-30:])]))
     for context in contexts:
         context.close()
     if not failed:

@@ -70,7 +70,7 @@ class Lab:
                 self.user.words(words), env={**environment, **self.environment}, cwd=self.root, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        proc.until("JupyterLab answers", self.answers, seconds=90, pause=0.1)
+        proc.until("JupyterLab answers", self.answers, seconds=180, pause=0.1)
         return self
 
     def answers(self) -> bool:

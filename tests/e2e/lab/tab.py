@@ -15,6 +15,9 @@ PAGE = Path(__file__).with_name("page.js").read_text()
 # A kernel that was exchanged must never look like one that died.
 DEATH = re.compile(r"appears to have died|kernel restarting|autorestart|kernel died|kernel has died", re.IGNORECASE)
 
+# What the browser itself says when a server is not there.
+OF_THE_NETWORK = re.compile(r"Failed to load resource|WebSocket connection to .* failed")
+
 
 def artefacts() -> Path:
     """Where pictures go."""
@@ -36,14 +39,21 @@ class Tab:
         self.page.on("console", self.heard)
         self.page.on("pageerror", lambda error: self.errors.append(f"{error.message}\n{error.stack}"))
         self.page.on("request", lambda request: self.requests.append(f"{request.method} {request.url}"))
+        self.page.on("websocket", self.connected)
+        self.news: list[str] = []
         self.workspace = re.sub(r"[^a-z0-9]+", "-", name.lower())
+
+    def connected(self, socket) -> None:
+        """Keeps what the server extension tells the page, for failures."""
+        if socket.url.partition("?")[0].endswith("/infinijup/events"):
+            socket.on("framereceived", lambda frame: self.news.append(str(frame)))
 
     def heard(self, message) -> None:
         """Something was written to the console."""
         text = message.text
         if text.startswith("dialog seen: "):
             self.dialogs.append(text.removeprefix("dialog seen: "))
-        elif message.type == "error" and "Failed to load resource" not in text:
+        elif message.type == "error" and not OF_THE_NETWORK.search(text):
             self.errors.append(text)
 
     def goto(self, path: str | None = None, reset: bool = True) -> "Tab":
@@ -91,8 +101,9 @@ class Tab:
         return [path for path in self.page.evaluate("() => window.tests.paths()") if path.endswith(".ipynb")]
 
     def toolbar(self, item: str):
-        """A button of the toolbar of the notebook in front, by its name in the schema."""
-        return self.page.locator(f'.jp-NotebookPanel:visible [data-jp-item-name="{item}"]').locator("jp-button, button").first
+        """A button of the toolbar of the notebook that is the current one, by its name in the schema."""
+        panel = self.page.evaluate("() => window.jupyterapp.shell.currentWidget.id")
+        return self.page.locator(f'[id="{panel}"] [data-jp-item-name="{item}"]').locator("jp-button, button").first
 
     def notices(self) -> list[str]:
         """What the notifications say that are on the screen."""
