@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-from harness import proc
 from lab.history import History
 from lab.notebook import Notebook
 from lab.server import Lab
@@ -76,17 +75,10 @@ class Bench:
         choice = dialog.locator('input[name="infinijup-restore"][value="kernel"]')
         if choice.count():
             choice.check()
+        self.tab.forget_notices()
         clock = self.tab.page.evaluate_handle(CLOCK, self.path)
         dialog.locator(".jp-mod-accept").click()
-        times = self.tab.page.evaluate("clock => clock.done", clock)
-        proc.until("notifications are gone", self.dismiss, 10)
-        return times
-
-    def dismiss(self):
-        """Takes the notifications off the screen; whether none is left."""
-        for close in self.tab.page.locator(".Toastify__toast .Toastify__close-button, .Toastify__toast [title='Hide notification']").all():
-            close.click(timeout=1000)
-        return not self.tab.notices()
+        return self.tab.page.evaluate("clock => clock.done", clock)
 
     def panel(self):
         """From the click on its tab until the first cards are drawn; then from top to bottom; then nothing for ten seconds."""
@@ -123,7 +115,8 @@ path => {
   const started = new Promise(resolve => document.querySelector('.jp-Dialog .jp-mod-accept')
     .addEventListener('click', () => resolve(performance.now()), { capture: true, once: true }));
   clock.done = started.then(async start => {
-    const said = () => Array.from(document.querySelectorAll('.Toastify__toast')).some(node => /restored|back/i.test(node.innerText));
+    const said = () => Array.from(document.querySelectorAll('.Toastify__toast:not([data-seen])'))
+      .some(node => /is back|are back/.test(node.innerText));
     while (!said()) await new Promise(resolve => setTimeout(resolve, 1));
     const told = performance.now();
     await panel.sessionContext.session.kernel.requestKernelInfo();

@@ -74,6 +74,7 @@ class History:
         choice = dialog.locator(f'input[name="infinijup-restore"][value="{what}"]')
         if choice.count():
             choice.check()
+        self.tab.forget_notices()
         dialog.locator(".jp-mod-accept").click()
         dialog.wait_for(state="detached", timeout=15000)
         self.tab.wait_notice(r"(?i)restored|back", seconds)

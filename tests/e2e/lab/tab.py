@@ -106,8 +106,12 @@ class Tab:
         return self.page.locator(f'[id="{panel}"] [data-jp-item-name="{item}"]').locator("jp-button, button").first
 
     def notices(self) -> list[str]:
-        """What the notifications say that are on the screen."""
-        return self.page.locator(".Toastify__toast").all_inner_texts()
+        """What the notifications say that are on the screen, but for those that were seen before."""
+        return self.page.locator(".Toastify__toast:not([data-seen])").all_inner_texts()
+
+    def forget_notices(self) -> None:
+        """Those that are on the screen now are old."""
+        self.page.locator(".Toastify__toast").evaluate_all("found => found.forEach(node => { node.dataset.seen = 'yes'; })")
 
     def wait_notice(self, words: str, seconds: float = 30) -> str:
         """Waits for a notification that says so."""
@@ -120,7 +124,7 @@ class Tab:
     def press_notice(self, words: str, button: str, seconds: float = 30) -> None:
         """Presses a button of a notification that says so."""
         self.wait_notice(words, seconds)
-        notice = self.page.locator(".Toastify__toast", has_text=re.compile(words))
+        notice = self.page.locator(".Toastify__toast:not([data-seen])", has_text=re.compile(words))
         notice.get_by_role("button", name=button, exact=True).first.click()
 
     def shot(self, name: str) -> Path:
