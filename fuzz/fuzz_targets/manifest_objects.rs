@@ -1,8 +1,9 @@
-//! Commits, snapshots and trees. What is accepted encodes to the same bytes, and its references can be listed.
+//! Commits, snapshots, trees and lists of what was forgotten. What is accepted encodes to the same bytes, and its references can be listed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use manifest::{COMMIT, Commit, Header, ManifestObject, SNAPSHOT, Snapshot, TREE, Tree, references};
+use manifest::history::Grafts;
+use manifest::{COMMIT, Commit, GRAFTS, Header, ManifestObject, SNAPSHOT, Snapshot, TREE, Tree, references};
 
 fn check<T: ManifestObject>(kind: cas_core::Kind, bytes: &[u8]) {
     if let Ok(object) = T::decode(bytes) {
@@ -16,7 +17,8 @@ fuzz_target!(|bytes: &[u8]| {
     check::<Commit>(COMMIT, bytes);
     check::<Snapshot>(SNAPSHOT, bytes);
     check::<Tree>(TREE, bytes);
-    for kind in [COMMIT, SNAPSHOT, TREE] {
+    check::<Grafts>(GRAFTS, bytes);
+    for kind in [COMMIT, SNAPSHOT, TREE, GRAFTS] {
         let _ = references(kind, bytes);
     }
 });

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    BranchOutcome, CheckpointOutcome, ErrorBody, ExecOutcome, RestoredOutcome, RollbackOutcome, SessionView,
-    SnapshotOutcome, SuspendOutcome,
+    BranchOutcome, CheckpointOutcome, ErrorBody, ExecOutcome, ForgetOutcome, GcOutcome, RestoredOutcome,
+    RollbackOutcome, SessionView, SnapshotOutcome, SuspendOutcome,
 };
 
 /// What a job does.
@@ -41,6 +41,10 @@ pub enum JobKind {
     Checkpoint,
     /// Bring one back from a directory.
     Restore,
+    /// Forget snapshots.
+    Forget,
+    /// Free what nothing leads to any more.
+    Gc,
 }
 
 impl JobKind {
@@ -60,6 +64,8 @@ impl JobKind {
             Self::Attach => "attach",
             Self::Checkpoint => "checkpoint",
             Self::Restore => "restore",
+            Self::Forget => "forget",
+            Self::Gc => "gc",
         }
     }
 }
@@ -115,6 +121,10 @@ pub enum JobResult {
     Checkpoint(CheckpointOutcome),
     /// After `restore`.
     Restore(RestoredOutcome),
+    /// After `forget`.
+    Forget(ForgetOutcome),
+    /// After `gc`.
+    Gc(GcOutcome),
 }
 
 /// A job.

@@ -23,13 +23,17 @@ mod text;
 pub use activity::{Activity, ActivityState};
 pub use error::{ErrorBody, exit};
 pub use event::{Event, EventKind};
-pub use history::{Change, CommitView, Commits, Diff, DiffTotals, FileDiff, MappingDiff, ProcessDiff};
+pub use history::{
+    CellNote, Change, CommitView, Commits, Diff, DiffTotals, FileDiff, ForgetOutcome, ForgetRequest,
+    GcOutcome, KeptCommit, MappingDiff, ProcessDiff, TagRequest, ThreadView, Variable, VariableDiff,
+    Variables,
+};
 pub use job::{Job, JobKind, JobResult, JobState, Jobs, Step};
 pub use operation::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, ExecOutcome,
     ExecRequest, Nothing, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
     RollbackRequest, Signal, SignalName, SignalRequest, SnapshotOutcome, SnapshotRequest, StopRequest,
-    SuspendOutcome, TimedStep, Uncaptured,
+    SuspendOutcome, SuspendRequest, TimedStep, Uncaptured,
 };
 pub use patch::{Keep, SessionPatch, SessionPolicy};
 pub use session::{

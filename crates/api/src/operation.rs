@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{EnvVar, FilePolicy, GpuWish, SessionView, Start, Text};
+use crate::{CellNote, EnvVar, FilePolicy, GpuWish, SessionView, Start, Text};
 
 /// One step of a pipeline and how long it took.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -35,6 +35,17 @@ pub struct SnapshotRequest {
     pub files: Option<FilePolicy>,
     /// A command that runs in the session before it is frozen; the snapshot is given up if it fails.
     pub quiesce: Option<Vec<Text>>,
+    /// Why: `before-cell`, `after-cell`, `interval`, `idle`, `before-restart`, `before-shutdown`; `manual` if not given.
+    pub reason: Option<String>,
+    /// What to call this moment; the session's `mark` if not given.
+    pub label: Option<String>,
+    /// The document as it is in the editor, at most 64 MiB. If not given, the file that the session names as its notebook
+    /// is read.
+    pub notebook: Option<String>,
+    /// The cell that ran last, or is about to run.
+    pub cell: Option<CellNote>,
+    /// Whether variables are asked for, if the kernel can say; yes if not given.
+    pub variables: Option<bool>,
 }
 
 /// A snapshot was taken.
@@ -79,6 +90,9 @@ pub struct RollbackRequest {
     /// Something that the kernel is told when it lives again; see `infinijup_reply` in docs/daemon.md.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The document as it is in the editor, for the automatic snapshot of what is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notebook: Option<String>,
 }
 
 fn yes() -> bool {
@@ -117,6 +131,9 @@ pub struct BranchRequest {
     /// Onto which GPUs; if not given, those of the original or free ones like them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<GpuWish>,
+    /// The document as it is in the editor, if a new snapshot is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notebook: Option<String>,
 }
 
 /// A branch was made.
@@ -133,6 +150,22 @@ pub struct BranchOutcome {
     /// Where the time went.
     #[serde(default)]
     pub steps: Vec<TimedStep>,
+}
+
+/// `POST /v1/sessions/{id}/suspend`. The fields are those of a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SuspendRequest {
+    /// What it is, for the history.
+    pub message: Option<String>,
+    /// What to call this moment; the session's `mark` if not given.
+    pub label: Option<String>,
+    /// The document as it is in the editor.
+    pub notebook: Option<String>,
+    /// The cell that ran last.
+    pub cell: Option<CellNote>,
+    /// Whether variables are asked for, if the kernel can say; yes if not given.
+    pub variables: Option<bool>,
 }
 
 /// A session was put to sleep.

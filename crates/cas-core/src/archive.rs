@@ -62,6 +62,7 @@ impl Store {
         out: &mut dyn Write,
         progress: &dyn Progress,
     ) -> Result<Moved> {
+        above.renew(self)?;
         let location = self.catalogue.lookup(root)?.ok_or(StoreError::MissingObject { id: *root })?;
         let mut out = Hashing { out, hasher: blake3::Hasher::new() };
         out.put(&header(location.kind, root, &domain(&self.hasher)))?;
@@ -244,6 +245,7 @@ impl Import<'_> {
         if self.same_domain && id != entry.id {
             return Err(self.damaged(format!("object {} does not fit its id", entry.id.short())));
         }
+        self.above.imported(entry.kind, &id);
         self.renamed.insert(entry.id, id);
         Ok(len)
     }

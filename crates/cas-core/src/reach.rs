@@ -36,6 +36,18 @@ impl Reference {
 pub trait References: Sync {
     /// Everything that an object refers to. `Err` is a sentence about what is wrong with it.
     fn references(&self, kind: Kind, content: &[u8]) -> Result<Vec<Reference>, String>;
+
+    /// Somebody is about to follow references. A layer whose references depend on more than the object, such as a list of
+    /// commits that were forgotten, reads that again. `true`: the answers may be others than before.
+    fn renew(&self, store: &Store) -> Result<bool> {
+        let _unneeded = store;
+        Ok(false)
+    }
+
+    /// An object was read from an export and has this id here.
+    fn imported(&self, kind: Kind, id: &ObjectId) {
+        let _unneeded = (kind, id);
+    }
 }
 
 /// For stores without objects of higher layers.
@@ -161,6 +173,10 @@ impl<'a> Marker<'a> {
     /// Marks everything that refs and the pins of living sessions lead to. May be called again, later: it then follows
     /// only what is new.
     pub(crate) fn mark_roots(&mut self) -> Result<()> {
+        if self.above.renew(self.store)? {
+            // What was followed led elsewhere.
+            self.live = LiveSet::default();
+        }
         // Pins first: a session that ends in between has put its ref down before it lets go of its pins.
         let sessions = self.store.catalogue.sessions()?;
         for id in sessions.iter().flat_map(|session| &session.pins) {

@@ -229,6 +229,7 @@ impl Store {
         damaged: &HashSet<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<()> {
+        above.renew(self)?;
         let mut all = Marker::new(self, above, progress)?.looking_for_missing();
         let mut names = Vec::new();
         for (name, target) in self.refs().list("")? {

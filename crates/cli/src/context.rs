@@ -38,6 +38,11 @@ impl Context {
         found.ok_or_else(|| StoreError::NotAStore { path: here.join(STORE_NAME) }.into())
     }
 
+    /// Whether a store was named or is near.
+    pub(crate) fn has_store(&self) -> bool {
+        self.root().is_ok()
+    }
+
     /// Opens the store, with a key if it needs one.
     pub(crate) fn open(&self) -> Result<Arc<Store>> {
         let root = self.root()?;

@@ -16,6 +16,9 @@ pub(crate) enum CliError {
     /// Several things have this name.
     #[error("`{revision}` may mean {}", candidates.join(" or "))]
     RevisionAmbiguous { revision: String, candidates: Vec<String> },
+    /// It was forgotten.
+    #[error("`{revision}` was forgotten")]
+    RevisionForgotten { revision: String },
     /// The history ends before that.
     #[error("`{revision}` goes back further than the history of this store")]
     HistoryEnds { revision: String },
@@ -79,6 +82,7 @@ impl CliError {
             Self::HistoryEnds { .. } => "IJ-C004",
             Self::NotInSnapshot { .. } => "IJ-C005",
             Self::ObjectNotFound { .. } => "IJ-C006",
+            Self::RevisionForgotten { .. } => "IJ-C007",
             Self::ProblemsFound { .. } => "IJ-C010",
             Self::GcIncomplete { .. } => "IJ-C011",
             Self::WritersBusy { .. } => "IJ-C012",
@@ -99,7 +103,7 @@ impl CliError {
     /// What to do next, where there is something to do.
     pub(crate) const fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::RevisionNotFound { .. } | Self::HistoryEnds { .. } => {
+            Self::RevisionNotFound { .. } | Self::HistoryEnds { .. } | Self::RevisionForgotten { .. } => {
                 Some("`infinijup log --all` lists what there is")
             }
             Self::RevisionAmbiguous { .. } => {

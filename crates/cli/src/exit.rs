@@ -95,6 +95,7 @@ const fn of_cli(error: &CliError) -> Code {
     match error {
         CliError::Usage { .. } => Code::Usage,
         CliError::RevisionNotFound { .. }
+        | CliError::RevisionForgotten { .. }
         | CliError::RevisionAmbiguous { .. }
         | CliError::HistoryEnds { .. }
         | CliError::NotInSnapshot { .. }

@@ -2,7 +2,7 @@
 
 use cas_core::{ObjectId, WriteSession};
 use manifest::stored;
-pub(crate) use manifest::stored::{FromStore, ManifestReferences};
+pub(crate) use manifest::stored::{FromStore, History, ManifestReferences};
 use manifest::{ManifestObject, SaveError};
 
 /// Saves a manifest object.

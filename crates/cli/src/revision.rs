@@ -13,6 +13,7 @@ pub(crate) fn resolve(store: &Store, text: Option<&str>) -> Result<ObjectId> {
     let Some(text) = text else { return default(store) };
     history::resolve(store, text).map_err(|error| match error {
         RevisionError::NotFound { revision } => CliError::RevisionNotFound { revision }.into(),
+        RevisionError::Forgotten { revision } => CliError::RevisionForgotten { revision }.into(),
         RevisionError::Ambiguous { revision, candidates } => {
             CliError::RevisionAmbiguous { revision, candidates }.into()
         }

@@ -79,6 +79,8 @@ const COMMANDS: &[&[&str]] = &[
     &["exec"],
     &["history"],
     &["diff"],
+    &["forget"],
+    &["gc"],
     &["attach"],
     &["checkpoint"],
     &["restore"],

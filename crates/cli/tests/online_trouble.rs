@@ -32,6 +32,8 @@ const COMMANDS: &[&[&str]] = &[
     &["exec", "x", "--", "true"],
     &["history"],
     &["diff", "a", "b"],
+    &["forget", "x"],
+    &["gc"],
     &["attach", "--pid", "1"],
     &["checkpoint", "--pid", "1", "x"],
     &["restore", "x"],

@@ -7,11 +7,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use api::{
-    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
-    Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState, RestartRequest, RestoreRequest,
-    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionPatch, SessionView,
-    SignalRequest, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, Text,
-    Uncaptured, Version, exit,
+    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
+    Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState, ForgetOutcome, ForgetRequest,
+    GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
+    RollbackRequest, SessionPatch, SessionView, SignalRequest, SnapshotOutcome, SnapshotRequest,
+    StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest, Text, Uncaptured, Variable,
+    Version, exit,
 };
 use lifecycle::{Asked, Class, Did, Engine, Errand, LifecycleError, SessionId, StepState, Watch};
 use serde_json::Value;
@@ -20,8 +21,8 @@ use crate::caller::Caller;
 use crate::error::causes;
 use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
 use crate::words::{
-    commit, diff, environment, gpu_wish, happening, micros, notes_change, policy, session, session_policy,
-    signal_number, start, timed, words,
+    along, commit, commits, diff, environment, forgotten, gpu_wish, happening, micros, notes_change, policy,
+    session, session_policy, signal_number, start, timed, variable, words,
 };
 
 /// How long processes have to end by themselves, unless the caller says otherwise.
@@ -113,9 +114,47 @@ impl Operations for Engine {
         Ok(Self::log(self, &caller(by)?, which)?)
     }
 
-    fn history(&self, by: &Caller, which: Option<&str>) -> Outcome<Vec<CommitView>> {
-        let commits = Self::history(self, &caller(by)?, which)?;
-        Ok(commits.into_iter().map(commit).collect())
+    fn history(
+        &self,
+        by: &Caller,
+        which: Option<&str>,
+        family: bool,
+        limit: Option<usize>,
+    ) -> Outcome<Commits> {
+        let request = lifecycle::HistoryRequest { session: which, family, limit };
+        Ok(commits(Self::history(self, &caller(by)?, request)?))
+    }
+
+    fn commit(&self, by: &Caller, which: &str) -> Outcome<CommitView> {
+        Ok(commit(Self::commit(self, &caller(by)?, which)?))
+    }
+
+    fn notebook(&self, by: &Caller, which: &str) -> Outcome<Vec<u8>> {
+        Ok(Self::notebook(self, &caller(by)?, which)?)
+    }
+
+    fn variables(&self, by: &Caller, which: &str) -> Outcome<Vec<Variable>> {
+        Ok(Self::variables(self, &caller(by)?, which)?.into_iter().map(variable).collect())
+    }
+
+    fn tag(&self, by: &Caller, request: TagRequest) -> Outcome<CommitView> {
+        let TagRequest { name, commit: which, move_it } = request;
+        Ok(commit(Self::tag(self, &caller(by)?, &name, &which, move_it)?))
+    }
+
+    fn untag(&self, by: &Caller, name: &str) -> Outcome<()> {
+        Ok(Self::untag(self, &caller(by)?, name)?)
+    }
+
+    fn forget(&self, by: &Caller, request: ForgetRequest, progress: &dyn Progress) -> Outcome<ForgetOutcome> {
+        let done = self.forget_snapshots(&caller(by)?, &request.commits, request.force, &Steps(progress))?;
+        Ok(forgotten(done))
+    }
+
+    fn gc(&self, by: &Caller, progress: &dyn Progress) -> Outcome<GcOutcome> {
+        let lifecycle::GcView { freed_bytes, commits, objects } =
+            Self::gc(self, &caller(by)?, &Steps(progress))?;
+        Ok(GcOutcome { freed_bytes, commits, objects })
     }
 
     fn diff(&self, by: &Caller, a: &str, b: &str) -> Outcome<Diff> {
@@ -162,6 +201,8 @@ impl Operations for Engine {
             tag: request.tag,
             files: request.files.map(policy),
             quiesce: request.quiesce.map(words),
+            reason: request.reason,
+            along: along(request.label, request.notebook, request.cell, request.variables),
         };
         let taken = Self::snapshot(self, &able(self, by)?, which, &request, &Steps(progress))?;
         let not_captured =
@@ -187,8 +228,8 @@ impl Operations for Engine {
         request: RollbackRequest,
         progress: &dyn Progress,
     ) -> Outcome<RollbackOutcome> {
-        let RollbackRequest { to, force, files, note } = request;
-        let request = lifecycle::RollbackRequest { to, force, files, note };
+        let RollbackRequest { to, force, files, note, notebook } = request;
+        let request = lifecycle::RollbackRequest { to, force, files, note, notebook };
         let done = Self::rollback(self, &able(self, by)?, which, &request, &Steps(progress))?;
         Ok(RollbackOutcome {
             commit: done.commit.to_string(),
@@ -207,9 +248,9 @@ impl Operations for Engine {
         request: BranchRequest,
         progress: &dyn Progress,
     ) -> Outcome<Vec<BranchOutcome>> {
-        let BranchRequest { from, name, count, gpus } = request;
+        let BranchRequest { from, name, count, gpus, notebook } = request;
         let gpus = gpus.map(gpu_wish);
-        let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1), gpus };
+        let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1), gpus, notebook };
         let made = Self::branch(self, &able(self, by)?, which, &request, &Steps(progress))?;
         let branch = |one: lifecycle::BranchOutcome| BranchOutcome {
             session: session(one.session),
@@ -221,8 +262,18 @@ impl Operations for Engine {
         Ok(made.into_iter().map(branch).collect())
     }
 
-    fn suspend(&self, by: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SuspendOutcome> {
-        let done = Self::suspend(self, &able(self, by)?, which, &Steps(progress))?;
+    fn suspend(
+        &self,
+        by: &Caller,
+        which: &str,
+        request: SuspendRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SuspendOutcome> {
+        let request = lifecycle::SuspendRequest {
+            message: request.message.unwrap_or_default(),
+            along: along(request.label, request.notebook, request.cell, request.variables),
+        };
+        let done = Self::suspend(self, &able(self, by)?, which, &request, &Steps(progress))?;
         Ok(SuspendOutcome {
             commit: done.commit.to_string(),
             freed_bytes: done.freed_bytes,
@@ -325,6 +376,13 @@ impl Operations for Engine {
                 None
             }
         }
+    }
+
+    fn tidy(&self, session: &lifecycle::SessionId) {
+        let (engine, session) = (self.clone(), session.clone());
+        // Nobody waits for it. What is left over, also for want of a thread, is still there the next time.
+        let tidy = move || drop(Self::tidy(&engine, &session));
+        let _next_time = std::thread::Builder::new().name("tidy".to_owned()).spawn(tidy);
     }
 
     fn did(&self, session: &SessionId, did: Did) {

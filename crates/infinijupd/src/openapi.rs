@@ -4,7 +4,7 @@
 
 use utoipa::OpenApi;
 
-use crate::routes::{control, jobs, log, sessions, system};
+use crate::routes::{control, history, jobs, log, sessions, system};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -16,7 +16,9 @@ use crate::routes::{control, jobs, log, sessions, system};
     ),
     servers((url = "http://localhost", description = "the socket /run/infinijup/infinijupd.sock; the host's name does not matter")),
     paths(
-        system::version, system::doctor, system::openapi, system::store, system::history, system::diff, system::metrics,
+        system::version, system::doctor, system::openapi, system::store, system::metrics,
+        history::history, history::diff, history::commit, history::notebook, history::variables, history::tag,
+        history::untag, history::forget, history::gc,
         sessions::list, sessions::start, sessions::show, sessions::remove, sessions::history, log::log,
         sessions::snapshot, sessions::rollback, sessions::branch, sessions::suspend, sessions::resume, sessions::stop,
         control::change, control::signal, control::restart, sessions::exec, sessions::attach, sessions::checkpoint, sessions::restore,

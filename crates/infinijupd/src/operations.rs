@@ -9,9 +9,10 @@ use std::sync::mpsc::Receiver;
 
 use api::{
     Activity, AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView,
-    Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, RestartRequest, RestoreRequest,
-    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionPatch, SessionState,
-    SessionView, SignalRequest, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome,
+    Commits, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, ForgetOutcome, ForgetRequest,
+    GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
+    RollbackRequest, SessionPatch, SessionState, SessionView, SignalRequest, SnapshotOutcome,
+    SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest, Variable,
     Version,
 };
 
@@ -71,8 +72,24 @@ pub trait Operations: Send + Sync + 'static {
     fn session(&self, caller: &Caller, which: &str) -> Outcome<SessionView>;
     /// Where the session's log is.
     fn log(&self, caller: &Caller, which: &str) -> Outcome<PathBuf>;
-    /// The snapshots of a session, or all of the caller's; newest first.
-    fn history(&self, caller: &Caller, which: Option<&str>) -> Outcome<Vec<CommitView>>;
+    /// The snapshots of a session, of its whole family, or all of the caller's; newest first.
+    fn history(
+        &self,
+        caller: &Caller,
+        which: Option<&str>,
+        family: bool,
+        limit: Option<usize>,
+    ) -> Outcome<Commits>;
+    /// One of the caller's snapshots.
+    fn commit(&self, caller: &Caller, which: &str) -> Outcome<CommitView>;
+    /// The document that went with it.
+    fn notebook(&self, caller: &Caller, which: &str) -> Outcome<Vec<u8>>;
+    /// The variables that its kernel had.
+    fn variables(&self, caller: &Caller, which: &str) -> Outcome<Vec<Variable>>;
+    /// Gives a snapshot a name that stays.
+    fn tag(&self, caller: &Caller, request: TagRequest) -> Outcome<CommitView>;
+    /// Takes such a name away.
+    fn untag(&self, caller: &Caller, name: &str) -> Outcome<()>;
     /// What lies between two snapshots.
     fn diff(&self, caller: &Caller, a: &str, b: &str) -> Outcome<Diff>;
     /// Where the store of a user is.
@@ -105,7 +122,13 @@ pub trait Operations: Send + Sync + 'static {
         progress: &dyn Progress,
     ) -> Outcome<Vec<BranchOutcome>>;
     /// Puts a session to sleep.
-    fn suspend(&self, caller: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SuspendOutcome>;
+    fn suspend(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: SuspendRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SuspendOutcome>;
     /// Wakes it.
     fn resume(
         &self,
@@ -165,6 +188,16 @@ pub trait Operations: Send + Sync + 'static {
         request: RestoreRequest,
         progress: &dyn Progress,
     ) -> Outcome<RestoredOutcome>;
+
+    /// Leaves snapshots out of history.
+    fn forget(
+        &self,
+        caller: &Caller,
+        request: ForgetRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<ForgetOutcome>;
+    /// Frees what no snapshot of the caller's needs.
+    fn gc(&self, caller: &Caller, progress: &dyn Progress) -> Outcome<GcOutcome>;
 
     /// What happens from now on; asked for once.
     fn happenings(&self) -> Option<Receiver<Happening>> {

@@ -29,10 +29,9 @@ use crate::locks::Doing;
 use crate::place::{CONNECTION, LOG, make, make_for};
 use crate::prepare::{new_ports, write_for};
 use crate::record::{KernelRecord, Network, OriginRecord, Record, SessionId, SessionState};
-use crate::request::{BranchRequest, FilePolicy, GpuWish, SnapshotRequest};
+use crate::request::{Along, BranchRequest, FilePolicy, GpuWish, SnapshotRequest};
 use crate::restore::Aim;
 use crate::rollback::To;
-use crate::snapshot::Why;
 use crate::steps::{Steps, Watch};
 use crate::view::BranchOutcome;
 use crate::workspace::{BranchFiles, BranchFilesMade};
@@ -62,8 +61,9 @@ impl Engine {
         let from = match (&request.from, record.state) {
             (Some(from), _) => store.resolve(from)?,
             (None, SessionState::Running) => {
-                let why = Why::automatic(CommitReason::Branch);
-                self.snapshot_held(&mut record, &SnapshotRequest::default(), &why, Steps::new(watch))?.commit
+                let along = Along { notebook: request.notebook.clone(), ..Along::default() };
+                let now = SnapshotRequest { along, ..SnapshotRequest::default() };
+                self.snapshot_held(&mut record, &now, CommitReason::Branch, Steps::new(watch))?.commit
             }
             (None, _) => record.head_id()?.ok_or_else(|| LifecycleError::WrongState {
                 session: record.name.clone(),

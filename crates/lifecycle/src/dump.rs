@@ -7,6 +7,7 @@
 //! anyone's work.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use checkpoint_criu::{
     DumpOptions, DumpStats, Event, ExternalMount, ExternalNetwork, Hooks, Leave, MemoryPath, Runner,
@@ -52,6 +53,8 @@ pub(crate) struct Taken {
     pub(crate) off: Option<OffGpu>,
     /// Why they could not be brought back.
     pub(crate) gpu_failure: Option<LifecycleError>,
+    /// How long work on the GPU stood still; `None` if it still does.
+    pub(crate) gpu_paused: Option<Duration>,
 }
 
 /// What was found out before anything was touched.
@@ -129,7 +132,12 @@ impl Engine {
                     Some(off) if plan.leave == Leave::Running => off.bring_back(entry, steps).err(),
                     _ => None,
                 };
-                Ok(Taken { staged, files, stats: dumped.stats, warnings, gpu, off, gpu_failure })
+                let gpu_paused = match &off {
+                    None => Some(Duration::ZERO),
+                    Some(off) if plan.leave == Leave::Running => Some(off.paused()),
+                    Some(_) => None,
+                };
+                Ok(Taken { staged, files, stats: dumped.stats, warnings, gpu, off, gpu_failure, gpu_paused })
             }
             (result, _) => {
                 let _gone = checkpoint_criu::release(init.pid);

@@ -9,6 +9,7 @@ use checkpoint_criu::Criu;
 use sandbox::Program;
 use sandbox::process::Identity;
 
+use crate::along::Introspect;
 use crate::caller::Caller;
 use crate::config::Config;
 use crate::error::{LifecycleError, Result, io_error};
@@ -50,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) gpus: Gpus,
     /// Workers of earlier daemons that hang in the driver.
     pub(crate) gone: Gone,
+    /// Who knows what goes on inside kernels.
+    pub(crate) introspect: OnceLock<Arc<dyn Introspect>>,
     criu: OnceLock<(Criu, PathBuf)>,
     sessions: Mutex<BTreeMap<SessionId, Record>>,
     writers: Writers,
@@ -91,6 +94,7 @@ impl Engine {
             schedule: Schedule::default(),
             gpus: Gpus::new(config.gpu.clone()),
             gone: Gone::default(),
+            introspect: OnceLock::new(),
             criu: OnceLock::new(),
             sessions: Mutex::new(read_records(&place)?),
             writers: Writers::default(),

@@ -226,6 +226,32 @@ pub enum LifecycleError {
         /// What was asked for.
         which: String,
     },
+    /// The snapshot has no such part.
+    #[error("snapshot {commit} {what}")]
+    NotInSnapshot {
+        /// The snapshot.
+        commit: String,
+        /// "has no notebook"
+        what: &'static str,
+    },
+    /// It was in history once, and was forgotten.
+    #[error("snapshot {commit} was forgotten")]
+    Forgotten {
+        /// The snapshot.
+        commit: String,
+    },
+    /// gc met something that it cannot read.
+    #[error("{count} {} cannot be read, so nothing was freed", if *count == 1 { "object or pack" } else { "objects or packs" })]
+    GcIncomplete {
+        /// How many.
+        count: usize,
+    },
+    /// Snapshots that were being written did not end in time for gc.
+    #[error("nothing was freed: {count} {} still being written", if *count == 1 { "snapshot is" } else { "snapshots are" })]
+    WritersBusy {
+        /// How many.
+        count: u64,
+    },
     /// The machine is not like the one that the snapshot was taken on.
     #[error("snapshot {commit} cannot be restored on this machine: {}", reasons.join("; "))]
     Incompatible {
@@ -355,6 +381,10 @@ impl LifecycleError {
             Self::BadSnapshot { .. } => "IJ-L060",
             Self::NoSuchSnapshot { .. } => "IJ-L061",
             Self::Incompatible { .. } => "IJ-L062",
+            Self::NotInSnapshot { .. } => "IJ-L063",
+            Self::Forgotten { .. } => "IJ-L064",
+            Self::GcIncomplete { .. } => "IJ-L065",
+            Self::WritersBusy { .. } => "IJ-L066",
             Self::DamagedRecord { .. } => "IJ-L070",
             Self::NoPlaceOnGpus { .. } => "IJ-L080",
             Self::LeftOnGpu { .. } => "IJ-L081",
@@ -369,14 +399,23 @@ impl LifecycleError {
     pub fn class(&self) -> Class {
         match self {
             Self::Store(error) => error.class().into(),
-            Self::Manifest(_) | Self::BadSnapshot { .. } | Self::DamagedRecord { .. } => Class::Corruption,
+            Self::Manifest(_)
+            | Self::BadSnapshot { .. }
+            | Self::DamagedRecord { .. }
+            | Self::GcIncomplete { .. } => Class::Corruption,
             Self::Jupyter(_)
             | Self::WrongState { .. }
             | Self::BadRequest { .. }
             | Self::EndedAtOnce { .. } => Class::Usage,
-            Self::NoSuchSession { .. } | Self::NoSuchSnapshot { .. } => Class::NotFound,
+            Self::NoSuchSession { .. }
+            | Self::NoSuchSnapshot { .. }
+            | Self::NotInSnapshot { .. }
+            | Self::Forgotten { .. } => Class::NotFound,
             Self::AmbiguousSession { .. } => Class::Usage,
-            Self::Busy { .. } | Self::NameTaken { .. } | Self::FilesChanged { .. } => Class::Conflict,
+            Self::Busy { .. }
+            | Self::NameTaken { .. }
+            | Self::FilesChanged { .. }
+            | Self::WritersBusy { .. } => Class::Conflict,
             Self::FilesInTheWay { .. }
             | Self::Preflight { .. }
             | Self::Untrusted { .. }
@@ -490,6 +529,11 @@ impl LifecycleError {
                 "only root may restore a snapshot that came from elsewhere, after a look at it".to_owned(),
             ),
             Self::NoSuchSnapshot { .. } => Some("`infinijup history` lists them".to_owned()),
+            Self::Forgotten { .. } => Some("`infinijup history` lists those that are left".to_owned()),
+            Self::GcIncomplete { .. } => {
+                Some("`infinijup store verify` on the store says what is affected".to_owned())
+            }
+            Self::WritersBusy { .. } => Some("try again later".to_owned()),
             _ => None,
         }
     }

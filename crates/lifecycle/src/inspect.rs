@@ -12,46 +12,14 @@ use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::notes::SessionPolicy;
 use crate::record::Network;
-use crate::request::{FilePolicy, SnapshotRequest, Start, StartRequest, StopRequest};
+use crate::request::{FilePolicy, RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest};
 use crate::steps::NoWatch;
-use crate::view::CommitView;
+use crate::timeline::variables_of;
 
 /// How long NVML may take to say what there is.
 const NVML_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// The snapshots of one session's thread, newest first; of all the caller's threads if none is named.
-    pub fn history(&self, caller: &Caller, which: Option<&str>) -> Result<Vec<CommitView>> {
-        let (uid, heads) = match which {
-            Some(which) => {
-                let record = self.find(caller, which)?;
-                (record.owner.uid, record.head_id()?.into_iter().collect())
-            }
-            None => {
-                let store = self.inner.stores.open(caller.uid())?;
-                (caller.uid(), store.threads()?.into_iter().map(|(_, head)| head).collect::<Vec<_>>())
-            }
-        };
-        let store = self.inner.stores.open(uid)?;
-        let tags = store.tags()?;
-        let mut commits = Vec::new();
-        for (id, commit) in store.log(heads) {
-            let commit = commit?;
-            let bytes = store.load(&id).map(|(_, snapshot)| snapshot.bytes()).unwrap_or(0);
-            commits.push(CommitView {
-                id,
-                parents: commit.parents,
-                thread: commit.thread.to_string(),
-                time: commit.time,
-                message: commit.message,
-                reason: commit.reason.to_string(),
-                tags: tags.iter().filter(|(_, at)| *at == id).map(|(tag, _)| tag.clone()).collect(),
-                bytes,
-            });
-        }
-        Ok(commits)
-    }
-
     /// What changed between two of the caller's snapshots.
     pub fn diff(&self, caller: &Caller, a: &str, b: &str) -> Result<Diff> {
         let store = self.inner.stores.open(caller.uid())?;
@@ -60,7 +28,12 @@ impl Engine {
             Ok::<_, LifecycleError>((id.to_string(), store.load(&id)?.1))
         };
         let ((a, before), (b, after)) = (load(a)?, load(b)?);
-        diff::diff(store.store(), (&a, &before), (&b, &after))
+        let mut found = diff::diff(store.store(), (&a, &before), (&b, &after))?;
+        let known = (variables_of(&store, &a, &before)?, variables_of(&store, &b, &after)?);
+        if let (Some(before), Some(after)) = known {
+            found.variables = Some(diff::variables::changes(&before, &after));
+        }
+        Ok(found)
     }
 
     /// What this machine can and cannot do, with a real snapshot and restore as the last item.
@@ -118,11 +91,10 @@ impl Engine {
         let session = self.start(&root, request, &NoWatch)?;
         let id = session.id.as_str();
         let result = self.snapshot(&root, id, &SnapshotRequest::default(), &NoWatch).and_then(|snapshot| {
-            let rolled = crate::request::RollbackRequest {
-                to: snapshot.commit.to_string(),
+            let rolled = RollbackRequest {
                 force: true,
                 files: false,
-                note: None,
+                ..RollbackRequest::to(snapshot.commit.to_string())
             };
             self.rollback(&root, id, &rolled, &NoWatch)?;
             Ok(format!("a process was dumped in {} ms and restored", snapshot.frozen.as_millis()))

@@ -20,6 +20,7 @@
 //! answers about other people's sessions as if they did not exist.
 #![forbid(unsafe_code)]
 
+mod along;
 mod attach;
 mod branch;
 mod caller;
@@ -30,6 +31,7 @@ mod dump;
 mod engine;
 mod error;
 mod exec;
+mod forget;
 mod gpu;
 mod history;
 mod ingest;
@@ -49,6 +51,7 @@ mod recover;
 mod request;
 mod restart;
 mod restore;
+mod retention;
 mod rollback;
 mod schedule;
 mod seal;
@@ -60,18 +63,22 @@ mod start;
 mod steps;
 mod stop;
 mod suspend;
+mod timeline;
 pub mod trust;
 mod view;
 mod watch;
 mod workspace;
 
+pub use along::Introspect;
 pub use caller::Caller;
 pub use config::{Config, GpuConfig};
-pub use diff::{Change, Diff, FileChange, MemoryChange, ProcessChange};
+pub use diff::{Change, Diff, FileChange, MemoryChange, ProcessChange, VariableChange};
 pub use doctor::{Finding, FindingState, works};
 pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use exec::ExecOutcome;
+pub use forget::ForgetOutcome;
+pub use history::GcView;
 pub use jupyter_bridge::InterruptMode;
 pub use jupyter_bridge::client::Doing;
 pub use kernel_watch::{Activity, Asked};
@@ -80,13 +87,14 @@ pub use preflight::Problem;
 pub use record::{Network, SessionId, SessionState};
 pub use recover::Recovery;
 pub use request::{
-    BranchRequest, FilePolicy, GpuWish, KernelStart, RestartRequest, ResumeRequest, RollbackRequest,
-    SnapshotRequest, Start, StartRequest, StopRequest,
+    Along, BranchRequest, Cell, FilePolicy, GpuWish, KernelStart, RestartRequest, ResumeRequest,
+    RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
 };
 pub use schedule::{Did, Due, Errand};
 pub use steps::{NoWatch, StepState, Timing, Watch};
+pub use timeline::HistoryRequest;
 pub use view::{
-    BranchOutcome, CommitView, KernelView, NotCapturedView, OneShot, Origin, RollbackOutcome, SessionView,
-    SnapshotOutcome, SuspendOutcome,
+    BranchOutcome, CommitView, Figures, HistoryView, KernelView, NotCapturedView, OneShot, Origin,
+    RollbackOutcome, SessionView, SnapshotOutcome, SuspendOutcome, ThreadView, Variable,
 };
 pub use watch::{EngineEvent, EventKind};

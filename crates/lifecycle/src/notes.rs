@@ -181,7 +181,6 @@ impl Engine {
     }
 
     /// Takes the mark off a session: the snapshot that was just taken carries it.
-    #[expect(dead_code, reason = "snapshots do not have labels yet")]
     pub(crate) fn mark_used(&self, id: &SessionId, mark: &str) -> Result<()> {
         self.note(id, |record| {
             // Another may have been set meanwhile, for the snapshot after this one.

@@ -118,6 +118,30 @@ pub struct RestartRequest {
     pub snapshot: bool,
 }
 
+/// What goes with a snapshot beside processes and files.
+#[derive(Clone, Default, Debug)]
+pub struct Along {
+    /// What to call this moment; the session's mark if `None`.
+    pub label: Option<String>,
+    /// The document as it is in the editor. If `None`, the file that the session names as its notebook is read.
+    pub notebook: Option<String>,
+    /// The cell that ran last, or is about to run.
+    pub cell: Option<Cell>,
+    /// Whether variables are asked for; yes if `None`.
+    pub variables: Option<bool>,
+}
+
+/// A cell of a notebook.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Cell {
+    /// Its id in the document.
+    pub id: Option<String>,
+    /// Its number.
+    pub number: Option<u32>,
+    /// Its text; what is longer than history shows is cut.
+    pub source: String,
+}
+
 /// A snapshot.
 #[derive(Clone, Default, Debug)]
 pub struct SnapshotRequest {
@@ -129,6 +153,19 @@ pub struct SnapshotRequest {
     pub files: Option<FilePolicy>,
     /// A command that is run inside before the freeze, to bring things to rest.
     pub quiesce: Option<Vec<OsString>>,
+    /// What made it happen; somebody asked for it if `None`.
+    pub reason: Option<String>,
+    /// What goes with it.
+    pub along: Along,
+}
+
+/// Sleep.
+#[derive(Clone, Default, Debug)]
+pub struct SuspendRequest {
+    /// What its author says about the snapshot.
+    pub message: String,
+    /// What goes with it.
+    pub along: Along,
 }
 
 /// A way back.
@@ -142,6 +179,15 @@ pub struct RollbackRequest {
     pub files: bool,
     /// What the kernel is told when it lives again.
     pub note: Option<String>,
+    /// The document as it is in the editor, for the snapshot of what is left.
+    pub notebook: Option<String>,
+}
+
+impl RollbackRequest {
+    /// To there, with its files, unless somebody else changed some.
+    pub fn to(to: impl Into<String>) -> Self {
+        Self { to: to.into(), force: false, files: true, note: None, notebook: None }
+    }
 }
 
 /// A new session from a snapshot of another.
@@ -155,6 +201,8 @@ pub struct BranchRequest {
     pub count: u32,
     /// Onto which GPUs; those of the original if it had all, else its own or free ones like them.
     pub gpus: Option<GpuWish>,
+    /// The document as it is in the editor, if a new snapshot is taken.
+    pub notebook: Option<String>,
 }
 
 /// A return from sleep.

@@ -20,7 +20,6 @@ use crate::place::CONNECTION;
 use crate::prepare::{Connection, Prepared, check_directory, prepare, replace_as};
 use crate::record::{Record, SessionState};
 use crate::request::{RestartRequest, SnapshotRequest, Start};
-use crate::snapshot::Why;
 use crate::start::for_people;
 use crate::steps::{Steps, Watch};
 use crate::view::SessionView;
@@ -47,8 +46,12 @@ impl Engine {
         }
         let (gpus, devices) = self.gpus_for(&record.gpu_wish, &record.owner)?;
         if request.snapshot && record.state == SessionState::Running {
-            let why = Why::automatic(CommitReason::BeforeRestart);
-            self.snapshot_held(&mut record, &SnapshotRequest::default(), &why, Steps::new(watch))?;
+            self.snapshot_held(
+                &mut record,
+                &SnapshotRequest::default(),
+                CommitReason::BeforeRestart,
+                Steps::new(watch),
+            )?;
         }
 
         let entry = self.inner.journal.begin(&record.id, &Phase::Restarting)?;

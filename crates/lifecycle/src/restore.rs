@@ -25,7 +25,7 @@ use crate::dump::NETWORK_KEY;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{GpuAim, Placed, in_manifest};
-use crate::history::UserStore;
+use crate::history::{UserStore, Using};
 use crate::journal::Entry;
 use crate::materialise::lay_out;
 use crate::mounts;
@@ -53,6 +53,8 @@ pub(crate) struct Aim {
     pub(crate) gpu: Option<GpuAim>,
     /// What the images are kept under.
     pub(crate) key: String,
+    /// It cannot be forgotten meanwhile.
+    _using: Using,
 }
 
 impl Engine {
@@ -66,6 +68,7 @@ impl Engine {
         force: bool,
         steps: &mut Steps<'_>,
     ) -> Result<Aim> {
+        let using = store.using(commit)?;
         let (head, snapshot) = store.load(&commit)?;
         if !caller.is_root() {
             self.inner.sealer.check(record.owner.uid, &commit.to_string())?;
@@ -83,7 +86,7 @@ impl Engine {
             Ok(mounts)
         })?;
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
-        Ok(Aim { commit, files, images, mounts, gpu, key: head.snapshot.to_string() })
+        Ok(Aim { commit, files, images, mounts, gpu, key: head.snapshot.to_string(), _using: using })
     }
 
     /// Plain images: those that are still there from the dump, or laid out from the store.

@@ -21,7 +21,7 @@ use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::record::{Record, SessionState};
-use crate::request::{FilePolicy, RollbackRequest};
+use crate::request::{Along, FilePolicy, RollbackRequest};
 use crate::restore::{Aim, closed_connections};
 use crate::snapshot::{Kept, Why};
 use crate::steps::{NoWatch, StepProgress, Steps, Watch};
@@ -122,6 +122,8 @@ impl Engine {
         request: &RollbackRequest,
         watch: &dyn Watch,
     ) -> Result<RollbackOutcome> {
+        let along = Along { notebook: request.notebook.clone(), ..Along::default() };
+        along.check()?;
         let (_held, mut record) = self.hold(caller, which, Doing::Rollback)?;
         let mut steps = Steps::new(watch);
         let given_up = match self.mend(&mut record) {
@@ -161,7 +163,7 @@ impl Engine {
                     &mut record,
                     &store,
                     &files.touches(),
-                    CommitReason::BeforeRollback,
+                    &Why::automatic(CommitReason::BeforeRollback, &along),
                     &mut steps,
                 )?;
                 let phase = Phase::Ending {
@@ -261,7 +263,7 @@ impl Engine {
         record: &mut Record,
         store: &UserStore,
         named: &[PathBuf],
-        reason: CommitReason,
+        why: &Why<'_>,
         steps: &mut Steps<'_>,
     ) -> Result<(Entry, StoppedTree, Kept)> {
         let init = record.living_init("be snapshotted")?;
@@ -272,9 +274,8 @@ impl Engine {
         let error = match self.dump(&plan, &entry, steps) {
             Ok(mut taken) => {
                 let stopped = StoppedTree { init, may_go_on: true, off: taken.off.take() };
-                let kept = self.keep(record, taken, store, &Why::automatic(reason), steps).and_then(|kept| {
-                    record.head = Some(kept.commit.to_string());
-                    self.save(record)?;
+                let kept = self.keep(record, taken, store, why, steps).and_then(|kept| {
+                    self.at_head(record, &kept)?;
                     Ok(kept)
                 });
                 match kept {
@@ -442,7 +443,8 @@ impl Engine {
             self.inner.sealer.seal(record.owner.uid, &head.to_string())?;
             return Ok(head);
         }
-        let (commit, _) = store.commit_rollback(&record.thread, &safe.commit, &aim.commit, &record.owner)?;
+        let on = (record.id.as_str(), record.thread.as_str());
+        let (commit, _) = store.commit_rollback(on, &safe.commit, &aim.commit, &record.owner)?;
         self.inner.sealer.seal(record.owner.uid, &commit.to_string())?;
         Ok(commit)
     }

@@ -76,7 +76,6 @@ impl Sealer {
     }
 
     /// Takes a seal away, when its commit is gone.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for when histories can be pruned"))]
     pub(crate) fn remove(&self, uid: u32, commit: &str) -> Result<()> {
         let Some(path) = self.path(uid, commit) else { return Ok(()) };
         match fs::remove_file(&path) {

@@ -6,23 +6,24 @@ use std::time::{Duration, Instant};
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use manifest::snapshot::{HostSection, NotCaptured};
-use manifest::{CommitReason, Snapshot, TypedSection};
+use manifest::{CommitReason, Figures, Snapshot, TypedSection};
 
+use crate::along;
 use crate::caller::Caller;
 use crate::dump::{DumpPlan, Taken};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::exec::exit_code;
 use crate::gpu::{GpuTaken, OffGpu};
-use crate::history::{NewCommit, UserStore};
+use crate::history::{About, NewCommit, UserStore};
 use crate::ingest::ingest_images;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::record::{Record, SessionState};
-use crate::request::SnapshotRequest;
+use crate::request::{Along, Cell, SnapshotRequest};
 use crate::section::SessionSection;
 use crate::steps::{StepProgress, Steps, Watch};
-use crate::view::{NotCapturedView, SnapshotOutcome};
+use crate::view::{NotCapturedView, SnapshotOutcome, Variable};
 use crate::watch::EventKind;
 use crate::workspace::Listing;
 
@@ -37,6 +38,9 @@ pub(crate) struct Kept {
     pub(crate) vram_bytes: u64,
     pub(crate) new_bytes: u64,
     pub(crate) not_captured: Vec<NotCaptured>,
+    pub(crate) warnings: Vec<String>,
+    /// The session's mark, if it has become the snapshot's label.
+    pub(crate) mark: Option<String>,
 }
 
 /// Why, and in whose words, a commit is made.
@@ -44,11 +48,14 @@ pub(crate) struct Why<'a> {
     pub(crate) reason: CommitReason,
     pub(crate) message: &'a str,
     pub(crate) tag: Option<&'a str>,
+    pub(crate) along: &'a Along,
+    /// What the kernel said before everything stood still.
+    pub(crate) variables: Option<Vec<Variable>>,
 }
 
-impl Why<'_> {
-    pub(crate) fn automatic(reason: CommitReason) -> Self {
-        Self { reason, message: "", tag: None }
+impl<'a> Why<'a> {
+    pub(crate) fn automatic(reason: CommitReason, along: &'a Along) -> Self {
+        Self { reason, message: "", tag: None, along, variables: None }
     }
 }
 
@@ -61,10 +68,9 @@ impl Engine {
         request: &SnapshotRequest,
         watch: &dyn Watch,
     ) -> Result<SnapshotOutcome> {
+        let reason = along::reason(request.reason.as_deref())?;
         let (_held, mut record) = self.hold(caller, which, Doing::Snapshot)?;
-        let why =
-            Why { reason: CommitReason::Manual, message: &request.message, tag: request.tag.as_deref() };
-        self.snapshot_held(&mut record, request, &why, Steps::new(watch))
+        self.snapshot_held(&mut record, request, reason, Steps::new(watch))
     }
 
     /// The same, for an operation that already has hold of the session.
@@ -72,16 +78,21 @@ impl Engine {
         &self,
         record: &mut Record,
         request: &SnapshotRequest,
-        why: &Why<'_>,
+        reason: CommitReason,
         mut steps: Steps<'_>,
     ) -> Result<SnapshotOutcome> {
         let begun = Instant::now();
+        along::check_message(&request.message)?;
+        request.along.check()?;
         record.living_init("be snapshotted")?;
         self.mend(record)?;
         let store = self.inner.stores.open(record.owner.uid)?;
-        if let Some(tag) = why.tag {
+        if let Some(tag) = &request.tag {
             store.check_new_tag(tag)?;
         }
+        let variables = self.variables_now(record, &request.along);
+        let (message, tag) = (request.message.as_str(), request.tag.as_deref());
+        let why = &Why { reason, message, tag, along: &request.along, variables };
         if let Some(command) = &request.quiesce {
             steps.run("quiesce", || self.quiesce(record, command))?;
         }
@@ -94,9 +105,9 @@ impl Engine {
             Err(error) => return Err(self.conclude(record, entry, error)?),
         };
         let frozen = Duration::from_micros(taken.stats.frozen_us.into());
-        let warnings = taken.warnings.clone();
+        let mut warnings = taken.warnings.clone();
         let vram_bytes = taken.gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes);
-        let gpu_paused = taken.off.as_ref().map_or(Duration::ZERO, OffGpu::paused);
+        let gpu_paused = taken.gpu_paused.unwrap_or_default();
         let kept = match (taken.gpu_failure.take(), taken.off.take()) {
             (Some(failure), Some(off)) => {
                 self.keep_in_trouble(record, taken, &store, why, entry, (off, failure), &mut steps)?
@@ -107,8 +118,8 @@ impl Engine {
                 self.keep(record, taken, &store, why, &mut steps)?
             }
         };
-        record.head = Some(kept.commit.to_string());
-        self.save(record)?;
+        warnings.extend(kept.warnings.iter().cloned());
+        self.at_head(record, &kept)?;
         self.running(record);
         self.inner.events.tell(record, EventKind::Snapshot { commit: kept.commit.to_string() });
         Ok(SnapshotOutcome {
@@ -141,8 +152,7 @@ impl Engine {
     ) -> Result<Kept> {
         let kept = self.keep(record, taken, store, why, steps);
         if let Ok(kept) = &kept {
-            record.head = Some(kept.commit.to_string());
-            self.save(record)?;
+            self.at_head(record, kept)?;
         }
         match (kept, off.again(failure)) {
             (Ok(kept), Ok(())) => {
@@ -169,6 +179,16 @@ impl Engine {
         }
     }
 
+    /// Writes down that a snapshot is the session's newest, and that the mark is used if it has become its label.
+    pub(crate) fn at_head(&self, record: &mut Record, kept: &Kept) -> Result<()> {
+        record.head = Some(kept.commit.to_string());
+        self.save(record)?;
+        match &kept.mark {
+            Some(mark) => self.mark_used(&record.id, mark),
+            None => Ok(()),
+        }
+    }
+
     /// What the session's newest snapshot knows of files.
     pub(crate) fn parent_files(&self, store: &UserStore, record: &Record) -> Result<Listing> {
         match record.head_id()? {
@@ -188,7 +208,7 @@ impl Engine {
     ) -> Result<Kept> {
         let head = record.head_id()?;
         let parent = head.map(|head| store.load(&head)).transpose()?.map(|(_, snapshot)| snapshot);
-        let Taken { staged, files, gpu, .. } = taken;
+        let Taken { staged, files, gpu, stats, gpu_paused, .. } = taken;
         let pins: Vec<ObjectId> = head.into_iter().collect();
         let session = store.write(&pins)?;
         let watch = steps.watch();
@@ -209,6 +229,27 @@ impl Engine {
         if let Some(gpu) = &gpu {
             sections.push(gpu.section.to_section()?);
         }
+        let mut warnings = Vec::new();
+        sections.extend(along::notebook_section(record, why.along, &session, &mut warnings)?);
+        if let Some(variables) = &why.variables {
+            sections.push(along::variables_section(variables, &session)?);
+        }
+        let vram_bytes = gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes);
+        // As it was when the operation began: one that came later is for the next snapshot.
+        let mark = record.notes.mark.clone().filter(|_| why.along.label.is_none());
+        let about = About {
+            session: Some(record.id.to_string()),
+            label: why.along.label.clone().or_else(|| mark.clone()),
+            cell: why.along.cell.as_ref().map(Cell::note),
+            figures: Figures {
+                new_bytes: Some(ingested.stats.new_bytes),
+                memory_bytes: Some(ingested.stats.memory_bytes),
+                vram_bytes: Some(vram_bytes),
+                frozen_us: Some(stats.frozen_us.into()),
+                gpu_paused_us: gpu_paused.map(micros),
+                ..Figures::default()
+            },
+        };
         let snapshot = Snapshot::new(sections)?;
         let (commit, snapshot_id) = steps.run("commit", || {
             store.commit_snapshot(
@@ -222,6 +263,7 @@ impl Engine {
                     message: why.message,
                     reason: why.reason.clone(),
                     tag: why.tag,
+                    about,
                 },
             )
         })?;
@@ -231,9 +273,11 @@ impl Engine {
             commit,
             files: Listing::of_snapshot(store.store(), &snapshot)?,
             memory_bytes: ingested.stats.memory_bytes,
-            vram_bytes: gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes),
+            vram_bytes,
             new_bytes: ingested.stats.new_bytes,
             not_captured: captured.not_captured,
+            warnings,
+            mark,
         })
     }
 
@@ -265,4 +309,8 @@ impl Engine {
 
 fn not_captured_view(item: &NotCaptured) -> NotCapturedView {
     NotCapturedView { path: item.path.to_string_lossy().into_owned(), reason: item.reason.clone() }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

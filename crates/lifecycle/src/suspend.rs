@@ -2,6 +2,7 @@
 
 use manifest::CommitReason;
 
+use crate::along;
 use crate::caller::Caller;
 use crate::engine::{Engine, memory_of};
 use crate::error::{LifecycleError, Result};
@@ -9,22 +10,33 @@ use crate::gpu::Wanted;
 use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::record::SessionState;
-use crate::request::{ResumeRequest, RollbackRequest};
+use crate::request::{ResumeRequest, RollbackRequest, SuspendRequest};
 use crate::rollback::{Safe, To};
+use crate::snapshot::Why;
 use crate::steps::{Steps, Watch};
 use crate::view::{SessionView, SuspendOutcome};
 
 impl Engine {
     /// Takes a snapshot of a session and ends its processes.
-    pub fn suspend(&self, caller: &Caller, which: &str, watch: &dyn Watch) -> Result<SuspendOutcome> {
+    pub fn suspend(
+        &self,
+        caller: &Caller,
+        which: &str,
+        request: &SuspendRequest,
+        watch: &dyn Watch,
+    ) -> Result<SuspendOutcome> {
+        along::check_message(&request.message)?;
+        request.along.check()?;
         let (_held, mut record) = self.hold(caller, which, Doing::Suspend)?;
         let mut steps = Steps::new(watch);
         let init = record.living_init("be suspended")?;
         self.mend(&mut record)?;
         let store = self.inner.stores.open(record.owner.uid)?;
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
-        let (entry, stopped, kept) =
-            self.stop_and_keep(&mut record, &store, &[], CommitReason::Suspend, &mut steps)?;
+        let variables = self.variables_now(&record, &request.along);
+        let (message, along) = (request.message.as_str(), &request.along);
+        let why = Why { reason: CommitReason::Suspend, message, tag: None, along, variables };
+        let (entry, stopped, kept) = self.stop_and_keep(&mut record, &store, &[], &why, &mut steps)?;
         let phase = Phase::Ending { safe: kept.commit.to_string(), then: None, files: true };
         steps.run("end the processes", || stopped.end(self, &record, &entry, &phase))?;
         self.set_down(&mut record, SessionState::Suspended)?;
@@ -65,7 +77,7 @@ impl Engine {
         };
         let store = self.inner.stores.open(record.owner.uid)?;
         let aim = self.aim(caller, &record, &store, head, request.force, &mut steps)?;
-        let back = RollbackRequest { to: head.to_string(), force: request.force, files: true, note: None };
+        let back = RollbackRequest { force: request.force, ..RollbackRequest::to(head.to_string()) };
         steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
         let wanted = Wanted { wish: request.gpus.as_ref(), force: request.force, ends: None };
         let placed = self.place_gpus(&record, &head.short(), aim.gpu.as_ref(), wanted)?;

@@ -52,6 +52,8 @@ pub enum EventKind {
     Changed,
     /// Its kernel does something else.
     Activity(Activity),
+    /// Tags or snapshots of its family came or went.
+    History,
     /// It is forgotten.
     Removed,
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use lifecycle::{
     BranchRequest, Caller, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest,
     RollbackRequest, SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
+    SuspendRequest,
 };
 use sandbox::User;
 
@@ -159,15 +160,14 @@ fn a_session_goes_back_with_its_file_and_goes_on() {
     let taken = world.engine.snapshot(&world.caller, "one", &SnapshotRequest::default(), &NoWatch).unwrap();
     let then = number(&file);
     let far = wait_past(&file, then + 200);
-    let back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true, note: None };
+    let back = RollbackRequest::to(taken.commit.to_string());
     let outcome = world.engine.rollback(&world.caller, "one", &back, &NoWatch).unwrap();
     let now = wait_past(&file, 0);
     assert!(now < far, "{now} is not before {far}");
     wait_past(&file, now);
     assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
     // And forth again, to where it was when it went back.
-    let forth =
-        RollbackRequest { to: outcome.automatic.unwrap().to_string(), force: false, files: true, note: None };
+    let forth = RollbackRequest::to(outcome.automatic.unwrap().to_string());
     world.engine.rollback(&world.caller, "one", &forth, &NoWatch).unwrap();
     assert!(wait_past(&file, 0) >= far);
     world.end(&["one"]);
@@ -177,7 +177,8 @@ fn a_session_goes_back_with_its_file_and_goes_on() {
 fn a_branch_lives_beside_its_original_with_files_of_its_own() {
     let Some(world) = world() else { return };
     let file = world.start("root");
-    let request = BranchRequest { from: None, name: Some("twig".into()), count: 1, gpus: None };
+    let request =
+        BranchRequest { from: None, name: Some("twig".into()), count: 1, ..BranchRequest::default() };
     let made = world.engine.branch(&world.caller, "root", &request, &NoWatch).unwrap();
     let branch = &made[0].session;
     let copy = branch.workspace.join("number");
@@ -185,7 +186,7 @@ fn a_branch_lives_beside_its_original_with_files_of_its_own() {
     let (here, there) = (number(&file), number(&copy));
     wait_past(&copy, there);
     wait_past(&file, here);
-    world.engine.suspend(&world.caller, "root", &NoWatch).unwrap();
+    world.engine.suspend(&world.caller, "root", &SuspendRequest::default(), &NoWatch).unwrap();
     let still = number(&file);
     let there = number(&copy);
     wait_past(&copy, there + 20);
@@ -197,7 +198,7 @@ fn a_branch_lives_beside_its_original_with_files_of_its_own() {
 fn a_session_sleeps_through_a_restart_of_the_engine_and_wakes() {
     let Some(mut world) = world() else { return };
     let file = world.start("sleeper");
-    world.engine.suspend(&world.caller, "sleeper", &NoWatch).unwrap();
+    world.engine.suspend(&world.caller, "sleeper", &SuspendRequest::default(), &NoWatch).unwrap();
     let asleep = number(&file);
     assert_eq!(world.state("sleeper"), SessionState::Suspended);
     let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
@@ -221,16 +222,16 @@ fn files_that_someone_else_changed_are_named_and_kept() {
     let file = world.start("shared");
     let taken =
         world.engine.snapshot(&world.caller, "shared", &SnapshotRequest::default(), &NoWatch).unwrap();
-    world.engine.suspend(&world.caller, "shared", &NoWatch).unwrap();
+    world.engine.suspend(&world.caller, "shared", &SuspendRequest::default(), &NoWatch).unwrap();
     fs::write(&file, "somebody else was here").unwrap();
-    let mut back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true, note: None };
+    let mut back = RollbackRequest::to(taken.commit.to_string());
     let error = world.engine.rollback(&world.caller, "shared", &back, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L030", "{error}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "somebody else was here");
     back.force = true;
     world.engine.rollback(&world.caller, "shared", &back, &NoWatch).unwrap();
     wait_past(&file, 0);
-    let kept = world.engine.history(&world.caller, None).unwrap();
+    let kept = world.engine.history(&world.caller, lifecycle::HistoryRequest::default()).unwrap().commits;
     assert!(kept.iter().any(|commit| commit.thread == "shared-files"), "{kept:?}");
     world.end(&["shared"]);
 }

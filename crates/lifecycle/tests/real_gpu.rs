@@ -18,6 +18,7 @@ use checkpoint_cuda::{Driver, NoNotes, Settings, State, Target};
 use lifecycle::{
     BranchRequest, Caller, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest,
     RollbackRequest, SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
+    SuspendRequest,
 };
 use sandbox::User;
 use serde_json::{Value, json};
@@ -384,13 +385,13 @@ fn story_there_and_back() {
     assert!(again.new_bytes < HELD / 2, "{} new bytes of {}", again.new_bytes, again.memory_bytes);
 
     let far = world.past("work", &file, then.count + 10);
-    let back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true, note: None };
+    let back = RollbackRequest::to(taken.commit.to_string());
     world.engine.rollback(&world.caller, "work", &back, &NoWatch).unwrap();
     let now = world.past("work", &file, 0);
     assert!(now.count < far.count, "{now:?} is not before {far:?}");
     unchanged(&first, &world.goes_on("work", &file));
 
-    let asleep = world.engine.suspend(&world.caller, "work", &NoWatch).unwrap();
+    let asleep = world.engine.suspend(&world.caller, "work", &SuspendRequest::default(), &NoWatch).unwrap();
     assert!(asleep.freed_vram_bytes >= HELD, "{asleep:?}");
     assert_eq!(world.held(), 0);
     let before = read(&file).unwrap();
@@ -437,7 +438,7 @@ fn story_branches_share_what_is_free() {
     assert_eq!(error.code(), "IJ-L080", "{error}");
     assert_eq!(world.engine.sessions(&world.caller).len(), 4);
     // Going back needs no room but its own.
-    let back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true, note: None };
+    let back = RollbackRequest::to(taken.commit.to_string());
     world.engine.rollback(&world.caller, "trunk", &back, &NoWatch).unwrap();
     unchanged(&first, &world.goes_on("trunk", &file));
     for gpu in 0..2 {
@@ -527,7 +528,7 @@ fn story_the_driver_says_no() {
     // On the way back to a snapshot: put back to where it was.
     let there = world.goes_on("work", &file);
     world.fails("restore", 1, 999);
-    let back = RollbackRequest { to: taken.commit.to_string(), force: false, files: true, note: None };
+    let back = RollbackRequest::to(taken.commit.to_string());
     let error = world.engine.rollback(&world.caller, "work", &back, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L020", "{error}");
     unchanged(&first, &world.past("work", &file, there.count));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::names::{Tag, Thread};
 use crate::object::ManifestObject;
 use crate::reference::ObjectRef;
-use crate::wire::Extra;
+use crate::wire::{self, Extra};
 use crate::{COMMIT, SNAPSHOT};
 
 /// One point of history.
@@ -43,6 +43,69 @@ pub struct Commit {
     pub tags: BTreeSet<Tag>,
     /// Version of the program that wrote it.
     pub tool: String,
+    /// The id of the session that it was taken of. Branches have sessions, and threads, of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The cell that ran last, or was about to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<CellNote>,
+    /// What it holds and what it cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<Figures>,
+    /// Whether the snapshot has a section `notebook`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_notebook: bool,
+    /// Whether the snapshot has a section `variables`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_variables: bool,
+    /// Fields of a newer version.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A cell of a notebook, as history shows it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct CellNote {
+    /// The cell's id in the document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Its number: `In [7]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// Its text, or the beginning of it.
+    pub source: String,
+    /// Fields of a newer version.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What a snapshot holds and what it cost. They stand in the commit so that a history of thousands can be listed without
+/// loading one snapshot. Each was not known, or did not matter, where it is absent.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Figures {
+    /// Bytes that the snapshot stands for, files included.
+    #[serde(with = "wire::optional_int", default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Bytes that no earlier snapshot had.
+    #[serde(with = "wire::optional_int", default, skip_serializing_if = "Option::is_none")]
+    pub new_bytes: Option<u64>,
+    /// Bytes of memory, those of GPUs among them.
+    #[serde(with = "wire::optional_int", default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Bytes of GPU memory.
+    #[serde(with = "wire::optional_int", default, skip_serializing_if = "Option::is_none")]
+    pub vram_bytes: Option<u64>,
+    /// How long the processes stood still, in microseconds.
+    #[serde(with = "wire::optional_int", default, skip_serializing_if = "Option::is_none")]
+    pub frozen_us: Option<u64>,
+    /// How long work on the GPU stood still, in microseconds.
+    #[serde(with = "wire::optional_int", default, skip_serializing_if = "Option::is_none")]
+    pub gpu_paused_us: Option<u64>,
     /// Fields of a newer version.
     #[serde(flatten)]
     pub extra: Extra,
@@ -66,6 +129,12 @@ impl Commit {
     /// The time that this commit is sorted by: later than that of every parent, and nearly always [`Commit::time`].
     pub fn order(&self) -> Timestamp {
         self.order.unwrap_or(self.time)
+    }
+
+    /// What a session went back to, if this commit says that it did.
+    pub fn back_to(&self) -> Option<&ObjectId> {
+        let parent = || self.parents.get(1).or_else(|| self.parents.first());
+        (self.reason == CommitReason::Rollback).then(parent).flatten()
     }
 
     /// Puts this commit behind its parents, whatever the clocks say. History is walked newest first, and a clock that was
@@ -227,6 +296,11 @@ mod tests {
             reason: CommitReason::Manual,
             tags: BTreeSet::new(),
             tool: "0.1.0".into(),
+            session: None,
+            cell: None,
+            figures: None,
+            has_notebook: false,
+            has_variables: false,
             extra: Extra::default(),
         }
     }

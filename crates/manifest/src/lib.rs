@@ -11,6 +11,8 @@
 //!         └─► tree ─► trees, blobs     the directories and files of the workspace
 //! ```
 //!
+//! A fourth kind says which commits were forgotten ([`history::Grafts`]).
+//!
 //! `docs/format-manifest.md` describes the bytes. Three properties hold everywhere and have tests:
 //! * **One value, one encoding.** The same value gives the same bytes and so the same id; decoding and encoding again is
 //!   the identity. Everything else is refused.
@@ -36,7 +38,7 @@ pub mod stored;
 pub mod tree;
 mod wire;
 
-pub use commit::{Author, Commit, CommitReason};
+pub use commit::{Author, CellNote, Commit, CommitReason, Figures};
 pub use error::{ManifestError, ReadError, Result};
 pub use names::{Tag, Thread};
 pub use object::{FORMAT_VERSION, HEADER_LEN, Header, ManifestObject, ObjectSink, ObjectSource, SaveError};
@@ -53,8 +55,13 @@ pub const TREE: Kind = Kind(32);
 pub const SNAPSHOT: Kind = Kind(33);
 /// A snapshot's place in history.
 pub const COMMIT: Kind = Kind(34);
+/// What was forgotten.
+pub const GRAFTS: Kind = Kind(35);
 
 // The store must never take our kinds for its own.
 const _: () = assert!(
-    TREE.0 >= Kind::FIRST_OPAQUE && SNAPSHOT.0 >= Kind::FIRST_OPAQUE && COMMIT.0 >= Kind::FIRST_OPAQUE
+    TREE.0 >= Kind::FIRST_OPAQUE
+        && SNAPSHOT.0 >= Kind::FIRST_OPAQUE
+        && COMMIT.0 >= Kind::FIRST_OPAQUE
+        && GRAFTS.0 >= Kind::FIRST_OPAQUE
 );

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0   magic     "IJMF"
-//! 4   type      u16   the object's kind: 32 tree, 33 snapshot, 34 commit
+//! 4   type      u16   the object's kind: 32 tree, 33 snapshot, 34 commit, 35 grafts
 //! 6   version   u16   of the body's format
 //! 8   flags     u16   0; a reader refuses flags that it does not know
 //! 10  length    u32   of the body, which ends with the object
@@ -17,8 +17,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::commit::Commit;
 use crate::error::{ManifestError, ReadError, Result};
-use crate::{COMMIT, SNAPSHOT, TREE, canonical, reference};
+use crate::history::Grafts;
+use crate::{COMMIT, GRAFTS, SNAPSHOT, TREE, canonical, reference};
 
 /// The version that is written, and the highest that is read.
 pub const FORMAT_VERSION: u16 = 1;
@@ -35,6 +37,23 @@ pub trait ObjectSource {
 
     /// The content of an object, checked against its id.
     fn load(&self, kind: Kind, id: &ObjectId) -> Result<Vec<u8>, Self::Error>;
+
+    /// What was forgotten, for those who follow history.
+    fn grafts(&self) -> Option<&Grafts> {
+        None
+    }
+
+    /// A commit with the parents that are left. A source that has it at hand need not load it.
+    fn commit(&self, id: &ObjectId) -> Result<Commit, ReadError<Self::Error>>
+    where
+        Self: Sized,
+    {
+        let mut commit = Commit::load(self, id)?;
+        if let Some(grafts) = self.grafts() {
+            commit.parents = grafts.parents(&commit.parents);
+        }
+        Ok(commit)
+    }
 }
 
 /// Where manifest objects go.
@@ -51,6 +70,10 @@ impl<S: ObjectSource + ?Sized> ObjectSource for &S {
 
     fn load(&self, kind: Kind, id: &ObjectId) -> Result<Vec<u8>, S::Error> {
         (**self).load(kind, id)
+    }
+
+    fn grafts(&self) -> Option<&Grafts> {
+        (**self).grafts()
     }
 }
 
@@ -113,15 +136,16 @@ pub(crate) const fn name_of(kind: Kind) -> Option<&'static str> {
         TREE => Some("tree"),
         SNAPSHOT => Some("snapshot"),
         COMMIT => Some("commit"),
+        GRAFTS => Some("grafts"),
         _ => None,
     }
 }
 
 /// How long a body of this kind may be. A directory of 200,000 files fits; a body of another kind that needs more is
-/// either an attack or belongs into a blob.
+/// either an attack or belongs into a blob. What was forgotten is one list.
 const fn limit_of(kind: Kind) -> usize {
     match kind {
-        TREE => 64 << 20,
+        TREE | GRAFTS => 64 << 20,
         _ => 1 << 20,
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::error::{ManifestError, Result};
-use crate::{COMMIT, SNAPSHOT, TREE, canonical, object, wire};
+use crate::{COMMIT, GRAFTS, SNAPSHOT, TREE, canonical, object, wire};
 
 /// What a reference points at, and so how to walk on from it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -60,6 +60,7 @@ impl Target {
             "tree" => Self::Object(TREE),
             "snapshot" => Self::Object(SNAPSHOT),
             "commit" => Self::Object(COMMIT),
+            "grafts" => Self::Object(GRAFTS),
             _ => Self::Object(Kind(name.strip_prefix("object-")?.parse().ok()?)),
         };
         // "object-034" and "object-34" would be further spellings of "commit".
@@ -246,12 +247,13 @@ mod tests {
             Target::Object(TREE),
             Target::Object(SNAPSHOT),
             Target::Object(COMMIT),
-            Target::Object(Kind(35)),
+            Target::Object(GRAFTS),
+            Target::Object(Kind(36)),
             Target::Object(Kind(255)),
         ] {
             assert_eq!(Target::from_wire_name(&target.wire_name().unwrap()), Some(target));
         }
-        for name in ["object-34", "object-035", "object-5", "object-256", "pages", ""] {
+        for name in ["object-34", "object-35", "object-036", "object-5", "object-256", "pages", ""] {
             assert_eq!(Target::from_wire_name(name), None, "{name}");
         }
         assert_eq!(Target::Blob { kind: Kind::PAGES }.wire_name(), None);

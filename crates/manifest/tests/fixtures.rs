@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cas_core::{IdHasher, Kind};
+use manifest::history::Grafts;
 use manifest::snapshot::{
     CriuSection, GpuSection, HostSection, LabelSection, MemorySection, NotebookSection, WorkspaceSection,
 };
@@ -50,6 +51,22 @@ fn commit() {
     assert_eq!(commit.time.to_string(), "2026-11-15T02:07:09.000000123Z");
     assert_eq!(commit.parents.len(), 2);
     assert!(commit.extra.is_empty());
+}
+
+#[test]
+fn commit_with_notes_and_figures() {
+    let commit: Commit = unchanged("commit-noted");
+    assert_eq!(commit, samples::noted_commit());
+    let old: Commit = unchanged("commit");
+    assert_eq!((old.session, old.cell, old.figures), (None, None, None));
+    assert!(!old.has_notebook && !old.has_variables);
+}
+
+#[test]
+fn grafts() {
+    let grafts: Grafts = unchanged("grafts");
+    assert_eq!(grafts, samples::grafts());
+    assert_eq!(grafts.parents(&[samples::id(3)]), [samples::id(1)]);
 }
 
 #[test]
@@ -96,7 +113,16 @@ fn every_fixture_is_tested() {
     names.sort();
     assert_eq!(
         names,
-        ["commit", "commit-newer-fields", "snapshot", "snapshot-newer-fields", "tree", "tree-newer-fields"]
+        [
+            "commit",
+            "commit-newer-fields",
+            "commit-noted",
+            "grafts",
+            "snapshot",
+            "snapshot-newer-fields",
+            "tree",
+            "tree-newer-fields"
+        ]
     );
 }
 
@@ -113,6 +139,8 @@ fn make_fixtures() {
         }
     };
     put("commit", Commit::KIND, samples::commit().encode().unwrap());
+    put("commit-noted", Commit::KIND, samples::noted_commit().encode().unwrap());
+    put("grafts", Grafts::KIND, samples::grafts().encode().unwrap());
     put("snapshot", Snapshot::KIND, samples::snapshot().encode().unwrap());
     put("tree", Tree::KIND, samples::tree().encode().unwrap());
     put("commit-newer-fields", Commit::KIND, samples::newer(&samples::commit(), samples::newer_commit));

@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 
 use cas_core::{Kind, ObjectId};
+use manifest::history::Grafts;
 use manifest::tree::{Time, Xattr};
 use manifest::{
-    Author, BlobRef, ByteText, COMMIT, Commit, CommitReason, Entry, Extra, FileName, Header, ManifestObject,
-    MapRef, Node, Root, RootTarget, SNAPSHOT, Section, Snapshot, TREE, Tag, Thread, Tree, references,
+    Author, BlobRef, ByteText, COMMIT, CellNote, Commit, CommitReason, Entry, Extra, Figures, FileName,
+    GRAFTS, Header, ManifestObject, MapRef, Node, Root, RootTarget, SNAPSHOT, Section, Snapshot, TREE, Tag,
+    Thread, Tree, references,
 };
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -51,11 +53,37 @@ fn any_time() -> impl Strategy<Value = jiff::Timestamp> {
     (first + 1..last, 0..1_000_000_000_i32).prop_map(|(s, ns)| jiff::Timestamp::new(s, ns).unwrap())
 }
 
+fn any_figures() -> impl Strategy<Value = Figures> {
+    let three = || any::<(Option<u64>, Option<u64>, Option<u64>)>();
+    (three(), three()).prop_map(
+        |((bytes, new_bytes, memory_bytes), (vram_bytes, frozen_us, gpu_paused_us))| Figures {
+            bytes,
+            new_bytes,
+            memory_bytes,
+            vram_bytes,
+            frozen_us,
+            gpu_paused_us,
+            extra: Extra::default(),
+        },
+    )
+}
+
+fn any_cell() -> impl Strategy<Value = CellNote> {
+    (option::of(any_text()), any::<Option<u32>>(), any_text()).prop_map(|(id, number, source)| CellNote {
+        id,
+        number,
+        source,
+        extra: Extra::default(),
+    })
+}
+
 fn any_commit() -> impl Strategy<Value = Commit> {
     let who = (any_text(), any::<u32>(), any_text());
     let when = (any_time(), option::of(any_time()));
     let what = (any_text(), option::of(any_text()), any_reason(), btree_set("[a-z]{1,3}", 0..3), any_text());
-    (any_id(), btree_set(any_id(), 0..4), any_thread(), who, when, what).prop_map(
+    let notes =
+        (option::of(any_text()), option::of(any_cell()), option::of(any_figures()), any::<(bool, bool)>());
+    (any_id(), btree_set(any_id(), 0..4), any_thread(), who, when, what, notes).prop_map(
         |(
             snapshot,
             parents,
@@ -63,6 +91,7 @@ fn any_commit() -> impl Strategy<Value = Commit> {
             (name, uid, host),
             (time, order),
             (message, label, reason, tags, tool),
+            (session, cell, figures, (has_notebook, has_variables)),
         )| Commit {
             snapshot,
             parents: parents.into_iter().collect(),
@@ -75,6 +104,11 @@ fn any_commit() -> impl Strategy<Value = Commit> {
             reason,
             tags: tags.into_iter().map(|tag| Tag::new(tag).unwrap()).collect(),
             tool,
+            session,
+            cell,
+            figures,
+            has_notebook,
+            has_variables,
             extra: Extra::default(),
         },
     )
@@ -192,6 +226,23 @@ proptest! {
         prop_assert_eq!(found(COMMIT, &bytes), put);
     }
 
+    /// What is left of a line of commits does not depend on the order in which the others were forgotten.
+    #[test]
+    fn grafts_come_back_and_lead_to_what_is_left(gone in proptest::sample::subsequence((1..12_u8).collect::<Vec<_>>(), 0..=11).prop_shuffle()) {
+        let number = |number: u8| ObjectId::from_bytes([number; 32]);
+        let mut grafts = Grafts::default();
+        for commit in &gone {
+            grafts.forget(&[(number(*commit), vec![number(commit - 1)])]);
+        }
+        let bytes = grafts.encode().unwrap();
+        prop_assert_eq!(&Grafts::decode(&bytes).unwrap(), &grafts);
+        prop_assert!(references(GRAFTS, &bytes).unwrap().is_empty());
+        for commit in 1..13_u8 {
+            let nearest = (0..commit).rev().find(|before| !gone.contains(before)).unwrap();
+            prop_assert_eq!(grafts.parents(&[number(commit - 1)]), [number(nearest)]);
+        }
+    }
+
     #[test]
     fn snapshots_come_back_with_their_references(snapshot in any_snapshot()) {
         let bytes = snapshot.encode().unwrap();
@@ -244,7 +295,7 @@ proptest! {
         vec(any::<u8>(), 0..100),
         any_json().prop_map(|value| value.to_string().into_bytes()),
     ]) {
-        for kind in [TREE, SNAPSHOT, COMMIT] {
+        for kind in [TREE, SNAPSHOT, COMMIT, GRAFTS] {
             all_readers(&sealed(kind, &body));
         }
     }
@@ -277,7 +328,8 @@ fn all_readers(bytes: &[u8]) {
     let _ = Commit::decode(bytes);
     let _ = Snapshot::decode(bytes);
     let _ = Tree::decode(bytes);
-    for kind in [TREE, SNAPSHOT, COMMIT, Kind::CHUNK, Kind(77)] {
+    let _ = Grafts::decode(bytes);
+    for kind in [TREE, SNAPSHOT, COMMIT, GRAFTS, Kind::CHUNK, Kind(77)] {
         let _ = references(kind, bytes);
     }
 }

@@ -11,6 +11,7 @@ import pytest
 from harness import gpu as gpu_harness
 from harness import leftovers
 from harness.daemon import PROGRAMS, Daemon, copy_programs, criu, programs
+from harness.history import History
 from harness.session import Commands
 from harness.users import User
 
@@ -130,6 +131,12 @@ def user(make_user):
 def commands(user, daemon):
     """The command as that user. Users outlive the daemon: their sessions end before they do."""
     return Commands(daemon, user)
+
+
+@pytest.fixture
+def history(user, daemon):
+    """The routes of history, as the user."""
+    return History(daemon, user)
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ pub(crate) struct CatArgs {
 #[command(
     long_about = format!(
         "Give a snapshot a name that stays, or list such names.\n\nA tag never moves by itself, and keeps its snapshot from \
-being deleted.\n\n{REVISIONS}"
+being deleted. In a directory without a store, and without --store, this is about the snapshots that the daemon keeps.\n\n{REVISIONS}"
     ),
     after_help = "Example:
   infinijup tag before-cleanup main~1

@@ -6,6 +6,7 @@ mod detect;
 mod history;
 mod kernelspec;
 mod machine;
+mod prune;
 mod session;
 mod start;
 mod store;
@@ -23,6 +24,7 @@ pub(crate) use detect::{DetectArgs, DetectFormat};
 pub(crate) use history::{CatArgs, LogArgs, ShowArgs, TagArgs, number};
 pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, KernelspecRemoveArgs};
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs};
+pub(crate) use prune::ForgetArgs;
 pub(crate) use session::{
     BranchArgs, DiffArgs, ExecArgs, HistoryArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs,
     SnapshotArgs, StopArgs, SuspendArgs,
@@ -139,6 +141,15 @@ pub(crate) enum OnlineCommand {
     Exec(ExecArgs),
     History(HistoryArgs),
     Diff(DiffArgs),
+    Forget(ForgetArgs),
+    /// Free what no snapshot needs any more
+    #[command(
+        long_about = "Free what no snapshot needs any more: that of snapshots that were forgotten, and of threads that are gone. \
+Sessions go on meanwhile. For a store of your own there is `infinijup store gc`.",
+        after_help = "Example:
+  infinijup gc"
+    )]
+    Gc,
     Attach(AttachArgs),
     Checkpoint(CheckpointArgs),
     Restore(RestoreArgs),

@@ -67,7 +67,8 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn write(&self, out: &mut dyn Write) -> Result<Moved> {
-        Ok(self.store.export(&self.id, self.follow, &ManifestReferences, out, &self.context.meter)?)
+        let references = ManifestReferences::ending_at_gaps();
+        Ok(self.store.export(&self.id, self.follow, &references, out, &self.context.meter)?)
     }
 
     fn to_stdout(&self) -> Result<()> {

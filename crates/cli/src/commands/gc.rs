@@ -39,12 +39,12 @@ pub(crate) fn run(context: &Context, args: &GcArgs) -> Result<()> {
         patience: Duration::from_secs(args.wait.into()),
     };
     if args.dry_run {
-        let plan = store.plan_gc(&ManifestReferences, &options, &context.meter)?;
+        let plan = store.plan_gc(&ManifestReferences::default(), &options, &context.meter)?;
         let outcome = outcome(&plan, None);
         context.printer.data(&outcome, &lines(&outcome))?;
         return finish(&outcome);
     }
-    let report = store.gc(&ManifestReferences, &options, &context.meter)?;
+    let report = store.gc(&ManifestReferences::default(), &options, &context.meter)?;
     let outcome = outcome(&report.plan, Some(&report));
     context.printer.data(&outcome, &lines(&outcome))?;
     finish(&outcome)

@@ -6,15 +6,16 @@ use std::path::Path;
 
 use anyhow::Result;
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{ObjectId, Store, StoreError};
-use manifest::{COMMIT, Thread, history};
+use cas_core::{ObjectId, Store, StoreError, WriteSession};
+use manifest::history::{self, Grafts};
+use manifest::{COMMIT, Commit, ManifestObject, Thread};
 use serde::Serialize;
 
 use super::tag;
 use crate::args::ImportArgs;
 use crate::context::Context;
 use crate::format;
-use crate::objects::{FromStore, ManifestReferences};
+use crate::objects::{FromStore, History, ManifestReferences};
 
 #[derive(Serialize)]
 struct Imported<'a> {
@@ -40,16 +41,17 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
     };
     let session = store.write(&[])?;
     let mut input = BufReader::with_capacity(1 << 20, input);
-    let moved = session.import(path, &mut input, &ManifestReferences, &context.meter)?;
+    let references = ManifestReferences::default();
+    let moved = session.import(path, &mut input, &references, &context.meter)?;
     if moved.kind != COMMIT {
         return Err(StoreError::damaged("export file", path, "is not about a commit").into());
     }
     session.flush()?;
-    let change = match &name {
-        Some(name) => change(&store, name, moved.root)?,
-        None => None,
-    };
-    let stats = session.commit(change.as_slice())?;
+    let mut changes: Vec<RefChange> = recall(&store, &session, &references)?.into_iter().collect();
+    if let Some(name) = &name {
+        changes.extend(change(&store, name, moved.root)?);
+    }
+    let stats = session.commit(&changes)?;
     let done = Imported {
         message_type: "imported",
         commit: moved.root.to_string(),
@@ -77,6 +79,27 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
+/// What was forgotten and has come back is not forgotten any more.
+fn recall(
+    store: &Store,
+    session: &WriteSession,
+    references: &ManifestReferences,
+) -> Result<Option<RefChange>> {
+    let (mut grafts, before) = Grafts::load_from(store)?;
+    let mut back = Vec::new();
+    for id in references.imported_commits() {
+        if grafts.contains(&id) {
+            back.push((id, Commit::load(&FromStore(store), &id)?.parents));
+        }
+    }
+    if back.is_empty() {
+        return Ok(None);
+    }
+    // That it cannot be told whether a commit is there is as bad as its absence: the gap is bridged.
+    grafts.recall(&back, |parent| store.contains(parent).unwrap_or(false));
+    Ok(Some(grafts.change(session, before)?))
+}
+
 /// A new name must be free. A thread may also move forward. What is as wanted already needs no change.
 fn change(store: &Store, name: &str, new: ObjectId) -> Result<Option<RefChange>> {
     let expected = match store.refs().get(name)? {
@@ -89,7 +112,7 @@ fn change(store: &Store, name: &str, new: ObjectId) -> Result<Option<RefChange>>
 
 /// A history that was left out answers "no": the thread then stays where it is.
 fn came_before(store: &Store, old: &ObjectId, new: &ObjectId) -> Result<bool> {
-    match history::is_ancestor(FromStore(store), old, new) {
+    match history::is_ancestor(History::of(store)?, old, new) {
         Ok(answer) => Ok(answer),
         Err(manifest::ReadError::Source { source: StoreError::MissingObject { .. }, .. }) => Ok(false),
         Err(error) => Err(error.into()),

@@ -10,7 +10,7 @@ use crate::args::LogArgs;
 use crate::context::Context;
 use crate::format;
 use crate::graph::{self, Charset, Drawn};
-use crate::objects::FromStore;
+use crate::objects::History;
 use crate::output::Printer;
 
 type Loaded = Result<Commit, ReadError<StoreError>>;
@@ -57,7 +57,7 @@ pub(crate) fn run(context: &Context, args: &LogArgs) -> Result<()> {
         None => names.threads.clone(),
     };
     let is_empty = heads.is_empty();
-    let walk = history::walk(FromStore(&store), heads).take(args.max_count.unwrap_or(usize::MAX));
+    let walk = history::walk(History::of(&store)?, heads).take(args.max_count.unwrap_or(usize::MAX));
     let mut log = Log { context, names: &names, failure: None };
     if args.graph {
         log.drawn(walk.collect())?;

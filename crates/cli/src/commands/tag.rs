@@ -6,6 +6,7 @@ use cas_core::{Store, StoreError};
 use manifest::Tag;
 use serde::Serialize;
 
+use super::online::{self, Online};
 use crate::args::TagArgs;
 use crate::context::Context;
 use crate::error::CliError;
@@ -20,6 +21,10 @@ struct Change<'a> {
 }
 
 pub(crate) fn run(context: &Context, args: &TagArgs) -> Result<()> {
+    // Without a store of one's own, what is meant are the snapshots that the daemon keeps.
+    if !context.has_store() {
+        return online::prune::tag(&Online::new(context)?, args);
+    }
     let store = context.open()?;
     let Some(name) = &args.name else { return list(context, &store) };
     let tag = Tag::new(name.as_str())?;

@@ -35,7 +35,7 @@ struct Summary<'a> {
 pub(crate) fn run(context: &Context, args: &VerifyArgs) -> Result<()> {
     let store = context.open()?;
     let depth = if args.bytes { Depth::Bytes } else { Depth::Structure };
-    let report = store.verify(&ManifestReferences, depth, &context.meter)?;
+    let report = store.verify(&ManifestReferences::default(), depth, &context.meter)?;
     let printer = &context.printer;
     for problem in &report.problems {
         let detail = problem.error.as_ref().map(chain);

@@ -5,6 +5,7 @@
 //! another form.
 
 pub(crate) mod control;
+pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod log;
 pub(crate) mod sessions;
@@ -16,7 +17,7 @@ use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -31,6 +32,9 @@ pub(crate) const BODY_LIMIT: usize = 8 << 20;
 /// The longest name of anything.
 const NAME_LIMIT: usize = 128;
 
+/// The most that a request's body may take that brings a document: 64 MiB of text, which JSON makes longer.
+pub(crate) const DOCUMENT_LIMIT: usize = 160 << 20;
+
 /// The longest expression that names a snapshot.
 const EXPRESSION_LIMIT: usize = 512;
 
@@ -41,17 +45,24 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/doctor", get(system::doctor))
         .route("/v1/openapi.json", get(system::openapi))
         .route("/v1/store", get(system::store))
-        .route("/v1/diff", get(system::diff))
-        .route("/v1/history", get(system::history))
+        .route("/v1/diff", get(history::diff))
+        .route("/v1/history", get(history::history))
+        .route("/v1/commits/{id}", get(history::commit))
+        .route("/v1/commits/{id}/notebook", get(history::notebook))
+        .route("/v1/commits/{id}/variables", get(history::variables))
+        .route("/v1/tags", post(history::tag))
+        .route("/v1/tags/{*name}", delete(history::untag))
+        .route("/v1/forget", post(history::forget))
+        .route("/v1/gc", post(history::gc))
         .route("/metrics", get(system::metrics))
         .route("/v1/sessions", get(sessions::list).post(sessions::start))
         .route("/v1/sessions/{id}", get(sessions::show).patch(control::change).delete(sessions::remove))
         .route("/v1/sessions/{id}/history", get(sessions::history))
         .route("/v1/sessions/{id}/log", get(log::log))
-        .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot))
-        .route("/v1/sessions/{id}/rollback", post(sessions::rollback))
-        .route("/v1/sessions/{id}/branch", post(sessions::branch))
-        .route("/v1/sessions/{id}/suspend", post(sessions::suspend))
+        .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot).layer(document()))
+        .route("/v1/sessions/{id}/rollback", post(sessions::rollback).layer(document()))
+        .route("/v1/sessions/{id}/branch", post(sessions::branch).layer(document()))
+        .route("/v1/sessions/{id}/suspend", post(sessions::suspend).layer(document()))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/stop", post(sessions::stop))
         .route("/v1/sessions/{id}/restart", post(control::restart))
@@ -68,6 +79,11 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(async |method: Method, uri: Uri| no_route(&method, &uri, true))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(app)
+}
+
+/// For what brings a document.
+fn document() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(DOCUMENT_LIMIT)
 }
 
 fn no_route(method: &Method, uri: &Uri, other_method: bool) -> Failure {
@@ -143,15 +159,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 }
 
 /// The body of a request. None at all is as good as `{}`.
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct Body<T, const LIMIT: usize = BODY_LIMIT>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned, S: Send + Sync, const LIMIT: usize> FromRequest<S> for Body<T, LIMIT> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
             if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                Failure::from(DaemonError::TooLarge { limit: BODY_LIMIT })
+                Failure::from(DaemonError::TooLarge { limit: LIMIT })
             } else {
                 bad(rejection.body_text())
             }

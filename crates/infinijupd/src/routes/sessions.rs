@@ -5,14 +5,15 @@ use std::sync::Arc;
 use api::{
     AttachRequest, BranchRequest, CheckpointRequest, Commits, ErrorBody, ExecRequest, Job, JobKind,
     JobResult, RestoreRequest, ResumeRequest, RollbackRequest, SessionView, Sessions, SnapshotRequest,
-    StartRequest, StopRequest,
+    StartRequest, StopRequest, SuspendRequest,
 };
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 
-use super::{Body, Id, Params, Wait, ask, bad, expression, name, resolve};
+use super::{Body, DOCUMENT_LIMIT, Id, Params, Wait, ask, bad, expression, name, resolve};
 use crate::caller::Caller;
 use crate::error::DaemonError;
 use crate::operations::{Failure, Operations, Outcome, Progress};
@@ -42,20 +43,35 @@ pub(crate) async fn show(State(app): State<App>, caller: Caller, Id(id): Id) -> 
     Ok(Json(resolve(&app, &caller, id).await?))
 }
 
+/// How much of a session's history.
+#[derive(Clone, Copy, Default, Deserialize, utoipa::IntoParams)]
+pub(crate) struct Family {
+    /// Also the snapshots of what it was branched off and of all their branches, and the threads of all of them.
+    #[serde(default)]
+    family: bool,
+    /// No more than so many, the newest.
+    limit: Option<usize>,
+}
+
 /// The snapshots of a session, newest first.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/history", tag = "sessions",
-    params(("id" = String, Path)),
+    params(("id" = String, Path), Family),
     responses((status = 200, body = Commits), (status = 404, body = ErrorBody)),
 )]
-pub(crate) async fn history(State(app): State<App>, caller: Caller, Id(id): Id) -> Outcome<Json<Commits>> {
+pub(crate) async fn history(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Params(Family { family, limit }): Params<Family>,
+) -> Outcome<Json<Commits>> {
     let session = resolve(&app, &caller, id).await?;
-    let commits = ask(&app, move |operations| operations.history(&caller, Some(&session.id))).await?;
-    Ok(Json(Commits { commits }))
+    let which = session.id;
+    Ok(Json(ask(&app, move |operations| operations.history(&caller, Some(&which), family, limit)).await?))
 }
 
 /// Begins a job, and answers now or when it has ended.
-async fn job(
+pub(super) async fn job(
     app: &App,
     caller: Caller,
     kind: JobKind,
@@ -142,7 +158,7 @@ pub(crate) async fn snapshot(
     caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
-    Body(request): Body<SnapshotRequest>,
+    Body(request): Body<SnapshotRequest, DOCUMENT_LIMIT>,
 ) -> Outcome<Response> {
     if let Some(hook) = &request.quiesce {
         command("`quiesce`", hook)?;
@@ -166,7 +182,7 @@ pub(crate) async fn rollback(
     caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
-    Body(request): Body<RollbackRequest>,
+    Body(request): Body<RollbackRequest, DOCUMENT_LIMIT>,
 ) -> Outcome<Response> {
     expression("`to`", &request.to)?;
     session_job(app, caller, id, JobKind::Rollback, wait, move |operations, caller, session, progress| {
@@ -187,7 +203,7 @@ pub(crate) async fn branch(
     caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
-    Body(request): Body<BranchRequest>,
+    Body(request): Body<BranchRequest, DOCUMENT_LIMIT>,
 ) -> Outcome<Response> {
     new_name(request.name.as_deref())?;
     if let Some(from) = &request.from {
@@ -205,6 +221,7 @@ pub(crate) async fn branch(
 /// Takes a snapshot and ends the processes.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/suspend", tag = "sessions", params(("id" = String, Path), Wait),
+    request_body = SuspendRequest,
     responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
         (status = "default", body = ErrorBody)),
 )]
@@ -213,9 +230,10 @@ pub(crate) async fn suspend(
     caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
+    Body(request): Body<SuspendRequest, DOCUMENT_LIMIT>,
 ) -> Outcome<Response> {
-    session_job(app, caller, id, JobKind::Suspend, wait, |operations, caller, session, progress| {
-        operations.suspend(caller, session, progress).map(JobResult::Suspend)
+    session_job(app, caller, id, JobKind::Suspend, wait, move |operations, caller, session, progress| {
+        operations.suspend(caller, session, request, progress).map(JobResult::Suspend)
     })
     .await
 }

@@ -1,12 +1,12 @@
 //! The machine, the daemon itself, and the stores.
 
-use api::{Commits, Diff, Doctor, ErrorBody, StoreView, Version};
+use api::{Doctor, ErrorBody, StoreView, Version};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{Params, ask, expression};
+use super::{Params, ask};
 use crate::caller::Caller;
 use crate::error::DaemonError;
 use crate::metrics::CONTENT_TYPE;
@@ -30,37 +30,6 @@ pub(crate) async fn doctor(State(app): State<App>, caller: Caller) -> Outcome<Js
 #[utoipa::path(get, path = "/v1/openapi.json", tag = "system", responses((status = 200)))]
 pub(crate) async fn openapi() -> Response {
     ([("content-type", "application/json")], crate::openapi::document()).into_response()
-}
-
-/// All snapshots of the caller, newest first.
-#[utoipa::path(get, path = "/v1/history", tag = "snapshots", responses((status = 200, body = Commits)))]
-pub(crate) async fn history(State(app): State<App>, caller: Caller) -> Outcome<Json<Commits>> {
-    let commits = ask(&app, move |operations| operations.history(&caller, None)).await?;
-    Ok(Json(Commits { commits }))
-}
-
-/// Two snapshots.
-#[derive(Deserialize, utoipa::IntoParams)]
-pub(crate) struct Two {
-    /// The first: an id or the beginning of one, a tag, a thread; `~N` for the Nth before it.
-    a: String,
-    /// The second.
-    b: String,
-}
-
-/// What changed between two snapshots of the caller's.
-#[utoipa::path(
-    get, path = "/v1/diff", tag = "snapshots", params(Two),
-    responses((status = 200, body = Diff), (status = "default", body = ErrorBody)),
-)]
-pub(crate) async fn diff(
-    State(app): State<App>,
-    caller: Caller,
-    Params(Two { a, b }): Params<Two>,
-) -> Outcome<Json<Diff>> {
-    expression("`a`", &a)?;
-    expression("`b`", &b)?;
-    Ok(Json(ask(&app, move |operations| operations.diff(&caller, &a, &b)).await?))
 }
 
 /// Whose store.

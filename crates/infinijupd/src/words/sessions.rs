@@ -19,6 +19,7 @@ pub(crate) fn happening(event: lifecycle::EngineEvent) -> Happening {
             activity = Some(kernel_activity(now));
             (api::EventKind::SessionActivity, None, None)
         }
+        lifecycle::EventKind::History => (api::EventKind::HistoryChanged, None, None),
         lifecycle::EventKind::Removed => (api::EventKind::SessionRemoved, None, None),
     };
     let (session, owner_uid) = (event.session.to_string(), event.owner);

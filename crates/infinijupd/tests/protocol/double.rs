@@ -6,11 +6,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex};
 
 use api::{
-    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Diff,
-    Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, FilePolicy, Network, RestartRequest,
-    RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionPatch,
-    SessionPolicy, SessionState, SessionView, Signal, SignalRequest, SnapshotOutcome, SnapshotRequest,
-    StartRequest, StopRequest, SuspendOutcome, Version,
+    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
+    Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, FilePolicy, ForgetOutcome, ForgetRequest,
+    GcOutcome, Network, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
+    RollbackRequest, SessionPatch, SessionPolicy, SessionState, SessionView, Signal, SignalRequest,
+    SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest,
+    Variable, Version,
 };
 use lifecycle::{Asked, Did, Errand, SessionId};
 use serde_json::Value;
@@ -146,17 +147,60 @@ impl Operations for Double {
         Ok(self.log.clone())
     }
 
-    fn history(&self, caller: &Caller, which: Option<&str>) -> Outcome<Vec<CommitView>> {
-        Ok(vec![CommitView {
-            id: format!("commit of {}", caller.uid),
+    fn history(&self, caller: &Caller, which: Option<&str>, _: bool, _: Option<usize>) -> Outcome<Commits> {
+        let mut commit = self.commit(caller, &format!("commit of {}", caller.uid))?;
+        which.unwrap_or("all").clone_into(&mut commit.thread);
+        Ok(Commits { commits: vec![commit], threads: Vec::new() })
+    }
+
+    fn commit(&self, _: &Caller, which: &str) -> Outcome<CommitView> {
+        Ok(CommitView {
+            id: which.to_owned(),
             parents: Vec::new(),
-            thread: which.unwrap_or("all").to_owned(),
+            thread: "main".to_owned(),
             tags: Vec::new(),
             time: String::new(),
             reason: "manual".to_owned(),
+            automatic: false,
             message: String::new(),
+            label: None,
             bytes: 1,
-        }])
+            new_bytes: None,
+            memory_bytes: None,
+            vram_bytes: None,
+            frozen_us: None,
+            gpu_paused_us: None,
+            cell: None,
+            has_notebook: true,
+            has_variables: false,
+            session: None,
+            back_to: None,
+        })
+    }
+
+    fn notebook(&self, _: &Caller, which: &str) -> Outcome<Vec<u8>> {
+        Ok(format!("notebook of {which}").into_bytes())
+    }
+
+    fn variables(&self, _: &Caller, _: &str) -> Outcome<Vec<Variable>> {
+        Ok(Vec::new())
+    }
+
+    fn tag(&self, caller: &Caller, request: TagRequest) -> Outcome<CommitView> {
+        let tags = vec![request.name];
+        Ok(CommitView { tags, ..self.commit(caller, &request.commit)? })
+    }
+
+    fn untag(&self, _: &Caller, name: &str) -> Outcome<()> {
+        if name == "paper/fig 3" { Ok(()) } else { Err(failure(404, "no such tag")) }
+    }
+
+    fn forget(&self, _: &Caller, request: ForgetRequest, _: &dyn Progress) -> Outcome<ForgetOutcome> {
+        Ok(ForgetOutcome { forgotten: request.commits, kept: Vec::new() })
+    }
+
+    fn gc(&self, _: &Caller, _: &dyn Progress) -> Outcome<GcOutcome> {
+        Ok(GcOutcome { freed_bytes: 1, commits: 2, objects: 3 })
     }
 
     fn diff(&self, caller: &Caller, a: &str, b: &str) -> Outcome<Diff> {
@@ -229,7 +273,7 @@ impl Operations for Double {
         Ok(Vec::new())
     }
 
-    fn suspend(&self, _: &Caller, _: &str, _: &dyn Progress) -> Outcome<SuspendOutcome> {
+    fn suspend(&self, _: &Caller, _: &str, _: SuspendRequest, _: &dyn Progress) -> Outcome<SuspendOutcome> {
         Ok(SuspendOutcome {
             commit: "c0ffee".to_owned(),
             freed_bytes: 1,

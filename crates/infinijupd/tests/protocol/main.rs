@@ -18,4 +18,6 @@ mod redis;
 #[cfg(test)]
 mod running;
 #[cfg(test)]
+mod snapshots;
+#[cfg(test)]
 mod streams;

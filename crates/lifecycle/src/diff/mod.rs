@@ -5,6 +5,7 @@
 
 mod files;
 mod memory;
+pub(crate) mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ use manifest::snapshot::{CriuSection, MemorySection};
 
 use crate::error::{LifecycleError, Result};
 use memory::Mapping;
+pub use variables::VariableChange;
 
 /// The largest image that is read for a comparison.
 const MAX_IMAGE: u64 = 64 << 20;
@@ -47,6 +49,8 @@ pub struct Diff {
     pub memory: Vec<MemoryChange>,
     /// Files, by path.
     pub files: Vec<FileChange>,
+    /// Variables, by name; `None` if one of the two does not know its own.
+    pub variables: Option<Vec<VariableChange>>,
 }
 
 /// A process that came, went or runs another program.
@@ -100,6 +104,7 @@ pub(crate) fn diff(store: &Store, a: (&str, &Snapshot), b: (&str, &Snapshot)) ->
         processes: processes(&before, &after),
         memory: memory_changes(store, &before, &after)?,
         files: files::changes(store, a.1, b.1)?,
+        variables: None,
     })
 }
 

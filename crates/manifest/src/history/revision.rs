@@ -5,6 +5,7 @@ use cas_core::{Kind, ObjectId, Store, StoreError};
 use crate::COMMIT;
 use crate::commit::Commit;
 use crate::error::ReadError;
+use crate::history::Grafts;
 use crate::names::{Tag, Thread};
 use crate::object::ManifestObject;
 use crate::stored::FromStore;
@@ -32,6 +33,12 @@ pub enum RevisionError {
         /// Some of what it may mean, in backquotes.
         candidates: Vec<String>,
     },
+    /// It was forgotten.
+    #[error("`{revision}` was forgotten")]
+    Forgotten {
+        /// What was typed.
+        revision: String,
+    },
     /// The history ends before that.
     #[error("`{revision}` goes back further than the history of this store")]
     HistoryEnds {
@@ -48,13 +55,18 @@ pub enum RevisionError {
 
 /// The commit that `text` means.
 pub fn resolve(store: &Store, text: &str) -> Result<ObjectId, RevisionError> {
+    resolve_with(store, &Grafts::load_from(store).map_err(RevisionError::Commit)?.0, text)
+}
+
+/// The same, for those who know what was forgotten. Steps back go over what is left.
+pub fn resolve_with(store: &Store, grafts: &Grafts, text: &str) -> Result<ObjectId, RevisionError> {
     let (name, steps) = split(text).ok_or_else(|| RevisionError::NotFound { revision: text.to_owned() })?;
-    let mut id = start(store, name)?;
+    let mut id = start(store, grafts, name)?;
     for _ in 0..steps {
         let commit =
             Commit::load(&FromStore(store), &id).map_err(|error| RevisionError::Commit(Box::new(error)))?;
         // A parent that was never imported is the end too.
-        match commit.parents.first().copied() {
+        match grafts.parents(&commit.parents).first().copied() {
             Some(parent) if store.contains(&parent)? => id = parent,
             _ => return Err(RevisionError::HistoryEnds { revision: text.to_owned() }),
         }
@@ -71,7 +83,7 @@ fn split(text: &str) -> Option<(&str, u64)> {
     Some((name, steps))
 }
 
-fn start(store: &Store, name: &str) -> Result<ObjectId, RevisionError> {
+fn start(store: &Store, grafts: &Grafts, name: &str) -> Result<ObjectId, RevisionError> {
     let refs = store.refs();
     let mut found: Vec<(String, ObjectId)> = Vec::new();
     let full = [Thread::from_ref_path(name).is_ok(), Tag::from_ref_path(name).is_ok()];
@@ -87,7 +99,14 @@ fn start(store: &Store, name: &str) -> Result<ObjectId, RevisionError> {
         }
     }
     if found.is_empty() {
-        let ids = with_prefix(store, name, Some(COMMIT))?;
+        let mut ids = with_prefix(store, name, Some(COMMIT))?;
+        // A forgotten one is in nobody's way.
+        let left = |id: &ObjectId| !grafts.contains(id);
+        match ids.iter().any(|(id, _)| left(id)) {
+            true => ids.retain(|(id, _)| left(id)),
+            false if ids.is_empty() => {}
+            false => return Err(RevisionError::Forgotten { revision: name.to_owned() }),
+        }
         found = ids.into_iter().map(|(id, _)| (id.to_string(), id)).collect();
     }
     match &found[..] {

@@ -15,10 +15,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::commit::Commit;
 use crate::error::ReadError;
-use crate::object::{ManifestObject, ObjectSource};
+use crate::object::ObjectSource;
 
 /// All commits that `heads` lead to, newest first, each once and never before one of its children. A commit that cannot
-/// be read is an error in its place, just after the child that leads to it, and the walk goes on with the others.
+/// be read is an error in its place, just after the child that leads to it, and the walk goes on with the others. Where the
+/// source knows what was forgotten, a commit comes with the parents that are left.
 pub fn walk<S: ObjectSource>(source: S, heads: impl IntoIterator<Item = ObjectId>) -> Walk<S> {
     let mut walk = Walk { source, heap: BinaryHeap::new(), seen: HashSet::new() };
     for head in heads {
@@ -44,7 +45,7 @@ impl<S: ObjectSource> Walk<S> {
     /// Loads a commit that was not met before. `latest` is where it goes if it does not say so itself.
     fn push(&mut self, id: ObjectId, latest: Timestamp) {
         if self.seen.insert(id) {
-            let commit = Commit::load(&self.source, &id);
+            let commit = self.source.commit(&id);
             let order = commit.as_ref().map_or(latest, |commit| commit.order().min(latest));
             self.heap.push(Pending { order, id, commit });
         }
@@ -103,12 +104,12 @@ pub fn is_ancestor<S: ObjectSource>(
         return Ok(true);
     }
     // Nothing that is ordered before the ancestor can come from it. If it cannot be read, everything is looked at.
-    let oldest = Commit::load(&source, ancestor).map_or(Timestamp::MIN, |commit| commit.order());
+    let oldest = source.commit(ancestor).map_or(Timestamp::MIN, |commit| commit.order());
     let mut unreadable = None;
     let mut seen = HashSet::from([*descendant]);
     let mut rest = vec![*descendant];
     while let Some(id) = rest.pop() {
-        match Commit::load(&source, &id) {
+        match source.commit(&id) {
             Ok(commit) if commit.parents.contains(ancestor) => return Ok(true),
             Ok(commit) if commit.order() <= oldest => {}
             Ok(commit) => rest.extend(commit.parents.into_iter().filter(|parent| seen.insert(*parent))),
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
     use crate::names::Thread;
     use crate::wire::Extra;
-    use crate::{Author, CommitReason, ObjectSink};
+    use crate::{Author, CommitReason, ManifestObject, ObjectSink};
     use cas_core::{IdHasher, Kind};
     use std::cell::{Cell, RefCell};
     use std::collections::HashMap;
@@ -167,6 +168,11 @@ mod tests {
                 reason: CommitReason::Manual,
                 tags: [].into(),
                 tool: "0".into(),
+                session: None,
+                cell: None,
+                figures: None,
+                has_notebook: false,
+                has_variables: false,
                 extra: Extra::default(),
             };
             let parents: Vec<_> = parents.iter().filter_map(|id| Commit::load(self, id).ok()).collect();

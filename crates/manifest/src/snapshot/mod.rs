@@ -8,7 +8,8 @@ mod sections;
 
 pub use sections::{
     AddressSpace, CriuSection, DeviceMemory, GpuProcess, GpuSection, HostSection, LabelSection,
-    MemorySection, NotCaptured, NotebookSection, OutsideSection, WorkspacePolicy, WorkspaceSection,
+    MemorySection, NotCaptured, NotebookSection, OutsideSection, VariablesSection, WorkspacePolicy,
+    WorkspaceSection,
 };
 
 use std::collections::BTreeMap;

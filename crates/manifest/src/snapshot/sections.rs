@@ -305,6 +305,37 @@ impl TypedSection for NotebookSection {
     }
 }
 
+/// `variables`: what the kernel said its variables were.
+///
+/// The list is a blob of JSON, not attributes: a namespace of thousands would not fit into a snapshot's body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VariablesSection {
+    /// An array of objects with `name`, `type`, `size` (optional) and `summary`.
+    pub list: BlobRef,
+    /// How many there are.
+    pub count: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct VariablesAttributes {
+    count: u32,
+}
+
+impl TypedSection for VariablesSection {
+    const NAME: &str = "variables";
+    const VERSION: u32 = 1;
+
+    fn to_section(&self) -> Result<Section> {
+        section::<Self>(VariablesAttributes { count: self.count }, vec![Root::blob("list", self.list)])
+    }
+
+    fn read(section: &Section) -> Result<Self> {
+        let VariablesAttributes { count } = attributes(section)?;
+        let root = section.root("list").ok_or_else(|| fault(section, "it has no root `list`"))?;
+        Ok(Self { list: blob(section, root)?, count })
+    }
+}
+
 /// `host`: the machine that the snapshot was taken on.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct HostSection {
@@ -417,6 +448,9 @@ mod tests {
             kernel_name: "python3".into(),
             cell: None,
         });
+        let mut section = through_bytes(&VariablesSection { list: blob(6), count: 3 });
+        section.roots.clear();
+        assert_eq!(VariablesSection::from_section(&section).unwrap_err().code(), "IJ-M006");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use cas_core::{Kind, ObjectId};
+use manifest::history::Grafts;
 use manifest::host::{Cpu, Gpu, HostFingerprint};
 use manifest::snapshot::{
     AddressSpace, CriuSection, GpuProcess, GpuSection, HostSection, LabelSection, MemorySection, NotCaptured,
@@ -15,8 +16,8 @@ use manifest::snapshot::{
 };
 use manifest::tree::{Time, Xattr};
 use manifest::{
-    Author, BlobRef, ByteText, Commit, CommitReason, Entry, Extra, FileName, HEADER_LEN, ManifestObject,
-    MapRef, Node, Root, RootTarget, Section, Snapshot, Tag, Thread, Tree, TypedSection,
+    Author, BlobRef, ByteText, CellNote, Commit, CommitReason, Entry, Extra, Figures, FileName, HEADER_LEN,
+    ManifestObject, MapRef, Node, Root, RootTarget, Section, Snapshot, Tag, Thread, Tree, TypedSection,
 };
 use serde_json::{Value, json};
 
@@ -41,8 +42,45 @@ pub(crate) fn commit() -> Commit {
         reason: CommitReason::BeforeCell,
         tags: [Tag::new("paper/fig-3").unwrap(), Tag::new("best").unwrap()].into(),
         tool: "0.1.0".into(),
+        session: None,
+        cell: None,
+        figures: None,
+        has_notebook: false,
+        has_variables: false,
         extra: Extra::default(),
     }
+}
+
+/// One of a daemon: with what history shows.
+pub(crate) fn noted_commit() -> Commit {
+    Commit {
+        session: Some("0a1b2c3d4e5f".into()),
+        cell: Some(CellNote {
+            id: Some("c1".into()),
+            number: Some(7),
+            source: "model.fit(x)".into(),
+            extra: Extra::default(),
+        }),
+        figures: Some(Figures {
+            bytes: Some(u64::MAX),
+            new_bytes: Some(0),
+            memory_bytes: Some(1 << 53),
+            vram_bytes: Some((1 << 53) + 1),
+            frozen_us: Some(41_000),
+            gpu_paused_us: None,
+            extra: Extra::default(),
+        }),
+        has_notebook: true,
+        has_variables: true,
+        ..commit()
+    }
+}
+
+/// Two forgotten commits, one after the other.
+pub(crate) fn grafts() -> Grafts {
+    let mut grafts = Grafts::default();
+    grafts.forget(&[(id(3), vec![id(2)]), (id(2), vec![id(1)]), (id(9), Vec::new())]);
+    grafts
 }
 
 pub(crate) fn fingerprint() -> HostFingerprint {

@@ -80,6 +80,11 @@ pub(crate) fn run(context: &Context, args: &CommitArgs) -> Result<()> {
         reason: if args.from.is_some() { CommitReason::Branch } else { CommitReason::Manual },
         tags: BTreeSet::new(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
+        session: None,
+        cell: None,
+        figures: None,
+        has_notebook: false,
+        has_variables: false,
         extra: Extra::default(),
     };
     commit.order_after(before.as_ref());

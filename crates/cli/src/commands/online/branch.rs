@@ -17,7 +17,13 @@ struct Branches<'a> {
 
 pub(super) fn run(online: &Online<'_>, args: BranchArgs) -> Result<()> {
     let session = args.which.session;
-    let request = BranchRequest { from: args.from, name: args.name, count: args.count, gpus: args.gpus };
+    let request = BranchRequest {
+        from: args.from,
+        name: args.name,
+        count: args.count,
+        gpus: args.gpus,
+        notebook: None,
+    };
     let result = online.post_job(format!("{}/branch", session_path(&session)), &request)?;
     let branches = expect_result!(result, JobResult::Branch { branches } => branches);
     let mut rows = Vec::new();

@@ -144,6 +144,11 @@ impl Online<'_> {
         self.runtime.block_on(self.client.answer(&Call::post(path, body)?))
     }
 
+    /// The answer to any request that is no job.
+    pub(super) fn ask<T: DeserializeOwned>(&self, call: &Call) -> Result<T> {
+        self.runtime.block_on(self.client.answer(call))
+    }
+
     /// The answer to a question that is no JSON.
     pub(in crate::commands) fn get_text(&self, path: impl Into<String>) -> Result<String> {
         let call = Call::get(path);

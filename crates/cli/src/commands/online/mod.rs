@@ -16,6 +16,7 @@ mod history;
 pub(super) mod job;
 mod kernels;
 mod logs;
+pub(super) mod prune;
 mod ps;
 mod rm;
 mod rollback;
@@ -94,6 +95,8 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Logs(args) => logs::run(&online, &args),
         OnlineCommand::History(args) => history::run(&online, &args),
         OnlineCommand::Diff(args) => diff::run(&online, &args),
+        OnlineCommand::Forget(args) => prune::forget(&online, args),
+        OnlineCommand::Gc => prune::gc(&online),
         OnlineCommand::Attach(args) => attach::attach(&online, args),
         OnlineCommand::Checkpoint(args) => attach::checkpoint(&online, &args),
         OnlineCommand::Restore(args) => attach::restore(&online, &args),

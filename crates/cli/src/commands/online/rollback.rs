@@ -11,7 +11,13 @@ use crate::format;
 
 pub(super) fn run(online: &Online<'_>, args: RollbackArgs) -> Result<()> {
     let session = args.which.session;
-    let request = |force| RollbackRequest { to: args.to.clone(), force, files: !args.no_files, note: None };
+    let request = |force| RollbackRequest {
+        to: args.to.clone(),
+        force,
+        files: !args.no_files,
+        note: None,
+        notebook: None,
+    };
     let outcome =
         ask::before_overwriting(online, args.force, |force| roll_back(online, &session, &request(force)))?;
     let before = outcome.automatic.as_deref().map(show::short);

@@ -175,7 +175,8 @@ pub(super) fn rollback(online: &Online<'_>, subject: &Subject<'_>, to: &str) -> 
     subject.ask(Some(2))?;
     subject.holds(2)?;
     let begun = Instant::now();
-    let request = RollbackRequest { to: to.to_owned(), force: false, files: true, note: None };
+    let request =
+        RollbackRequest { to: to.to_owned(), force: false, files: true, note: None, notebook: None };
     online.post_job(subject.path("/rollback"), &request)?;
     let took = begun.elapsed();
     let held = subject.holds(1)?;

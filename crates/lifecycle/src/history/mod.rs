@@ -4,6 +4,9 @@
 //! moves by compare-and-swap, so that two writers cannot lose a commit. Going back does not rewrite anything: it adds a
 //! commit with two parents, what was left and what was gone back to.
 
+mod forget;
+mod known;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -12,17 +15,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cas_core::refs::{Expected, RefChange};
 use cas_core::{ObjectId, OpenOptions, Store, StoreError, Trust, WriteSession};
+pub(crate) use forget::Forgotten;
+pub use forget::GcView;
 use jiff::Timestamp;
+pub(crate) use known::{Source, Using};
 use manifest::history::{self, RevisionError};
-use manifest::snapshot::{OutsideSection, WorkspaceSection};
+use manifest::snapshot::{NotebookSection, OutsideSection, VariablesSection, WorkspaceSection};
 use manifest::stored::{self, FromStore};
 use manifest::{
-    Author, Commit, CommitReason, Extra, ManifestObject, ReadError, SaveError, Snapshot, Tag, Thread,
-    TypedSection,
+    Author, CellNote, Commit, CommitReason, Extra, Figures, ManifestObject, ObjectSource, ReadError,
+    SaveError, Snapshot, Tag, Thread, TypedSection,
 };
 use sandbox::User;
 
 use crate::error::{LifecycleError, Result, io_error};
+use known::Known;
 
 /// The stores of all users, each opened when it is first asked for.
 #[derive(Debug)]
@@ -47,7 +54,7 @@ impl Stores {
         let directory = self.users.join(uid.to_string());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
         made.map_err(io_error("create", &directory))?;
-        let store = UserStore { store: open_or_init(&directory.join("store"))? };
+        let store = UserStore { store: open_or_init(&directory.join("store"))?, known: Arc::default() };
         open.insert(uid, store.clone());
         Ok(store)
     }
@@ -81,12 +88,24 @@ pub(crate) struct NewCommit<'a> {
     pub(crate) reason: CommitReason,
     /// A tag that is set with it, and must be new.
     pub(crate) tag: Option<&'a str>,
+    /// What history shows of it beside that.
+    pub(crate) about: About,
+}
+
+/// What history shows of a commit, so that nobody has to load its snapshot for a list.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct About {
+    pub(crate) session: Option<String>,
+    pub(crate) label: Option<String>,
+    pub(crate) cell: Option<CellNote>,
+    pub(crate) figures: Figures,
 }
 
 /// The history of one user, and the store that it is in.
 #[derive(Clone, Debug)]
 pub(crate) struct UserStore {
     store: Arc<Store>,
+    known: Arc<Known>,
 }
 
 impl UserStore {
@@ -116,10 +135,15 @@ impl UserStore {
             time: Timestamp::now(),
             order: None,
             message: new.message.to_owned(),
-            label: None,
+            label: new.about.label,
             reason: new.reason,
             tags: BTreeSet::from_iter(tag),
             tool: env!("CARGO_PKG_VERSION").to_owned(),
+            session: new.about.session,
+            cell: new.about.cell,
+            figures: Some(Figures { bytes: Some(new.snapshot.bytes()), ..new.about.figures }),
+            has_notebook: new.snapshot.section(NotebookSection::NAME).is_some(),
+            has_variables: new.snapshot.section(VariablesSection::NAME).is_some(),
             extra: Extra::default(),
         };
         Ok((self.commit(session, commit, new.expected)?, snapshot))
@@ -129,13 +153,21 @@ impl UserStore {
     /// the snapshot, which is that of `to`.
     pub(crate) fn commit_rollback(
         &self,
-        thread: &str,
+        (session_id, thread): (&str, &str),
         left: &ObjectId,
         to: &ObjectId,
         author: &User,
     ) -> Result<(ObjectId, ObjectId)> {
         let session = self.write(&[*left, *to])?;
-        let (_, snapshot) = self.load(to)?;
+        let (target, snapshot) = self.load(to)?;
+        let was = target.figures.unwrap_or_default();
+        // It holds what the target holds, and cost nothing.
+        let figures = Figures {
+            new_bytes: Some(0),
+            memory_bytes: was.memory_bytes,
+            vram_bytes: was.vram_bytes,
+            ..Figures::default()
+        };
         // Going back to the very head is one parent, not the same twice.
         let parents = if left == to { vec![*left] } else { vec![*left, *to] };
         let new = NewCommit {
@@ -147,6 +179,7 @@ impl UserStore {
             message: &format!("back to {}", to.short()),
             reason: CommitReason::Rollback,
             tag: None,
+            about: About { session: Some(session_id.to_owned()), label: None, cell: target.cell, figures },
         };
         self.commit_snapshot(session, new)
     }
@@ -171,23 +204,39 @@ impl UserStore {
         Ok(id)
     }
 
-    /// A commit.
+    /// A commit, as it was written.
     pub(crate) fn commit_of(&self, id: &ObjectId) -> Result<Commit> {
-        Commit::load(&FromStore(&self.store), id).map_err(unread)
+        Ok(Commit::clone(&*self.known.commit(&self.store, id).map_err(|error| unread(*error))?))
+    }
+
+    /// A commit with the parents that are left.
+    pub(crate) fn commit_now(&self, id: &ObjectId) -> Result<Commit> {
+        self.source()?.commit(id).map_err(unread)
+    }
+
+    /// What the session of a commit went back to, if that is what it says.
+    pub(crate) fn back_to(&self, id: &ObjectId) -> Option<ObjectId> {
+        self.known.commit(&self.store, id).ok()?.back_to().copied()
+    }
+
+    /// A snapshot by its own id.
+    pub(crate) fn snapshot_of(&self, id: &ObjectId) -> Result<Snapshot> {
+        Snapshot::load(&FromStore(&self.store), id).map_err(unread)
     }
 
     /// A commit and its snapshot.
     pub(crate) fn load(&self, id: &ObjectId) -> Result<(Commit, Snapshot)> {
         let commit = self.commit_of(id)?;
-        let snapshot = Snapshot::load(&FromStore(&self.store), &commit.snapshot).map_err(unread)?;
+        let snapshot = self.snapshot_of(&commit.snapshot)?;
         Ok((commit, snapshot))
     }
 
     /// The commit that `text` means: a thread, a tag, the first digits of an id, each with steps back as in `main~2`.
     pub(crate) fn resolve(&self, text: &str) -> Result<ObjectId> {
-        history::resolve(&self.store, text).map_err(|error| match error {
+        history::resolve_with(&self.store, &*self.grafts()?, text).map_err(|error| match error {
             RevisionError::Store(error) => error.into(),
             RevisionError::Commit(error) => unread(*error),
+            RevisionError::Forgotten { revision } => LifecycleError::Forgotten { commit: revision },
             RevisionError::Ambiguous { .. } => LifecycleError::BadRequest { detail: error.to_string() },
             _ => LifecycleError::NoSuchSnapshot { which: text.to_owned() },
         })
@@ -198,16 +247,17 @@ impl UserStore {
         Ok(self.store.refs().get(&Thread::new(thread)?.ref_path())?)
     }
 
-    /// Everything that `heads` came from, newest first, themselves among it. What cannot be read is an error in its place;
-    /// parents that were never in this store are left out.
+    /// Everything that is left of what `heads` came from, newest first, themselves among it. What cannot be read is an error
+    /// in its place; parents that were never in this store are left out.
     pub(crate) fn log(
         &self,
         heads: impl IntoIterator<Item = ObjectId>,
-    ) -> impl Iterator<Item = (ObjectId, Result<Commit>)> + '_ {
-        history::walk(FromStore(&self.store), heads).filter_map(|(id, commit)| match commit {
+    ) -> Result<impl Iterator<Item = (ObjectId, Result<Commit>)> + '_> {
+        let walk = history::walk(self.source()?, heads);
+        Ok(walk.filter_map(|(id, commit)| match commit {
             Err(ReadError::Source { source: StoreError::MissingObject { .. }, .. }) => None,
             other => Some((id, other.map_err(unread))),
-        })
+        }))
     }
 
     /// All threads with their heads.
@@ -228,7 +278,7 @@ impl UserStore {
 
     /// Whether one commit came from another, or is it.
     pub(crate) fn is_ancestor(&self, ancestor: &ObjectId, descendant: &ObjectId) -> Result<bool> {
-        history::is_ancestor(FromStore(&self.store), ancestor, descendant).map_err(unread)
+        history::is_ancestor(self.source()?, ancestor, descendant).map_err(unread)
     }
 
     /// A name for a new thread: the one given, or with the id if a thread is called so already.
@@ -257,6 +307,7 @@ impl UserStore {
             message: "files that a rollback replaced",
             reason: CommitReason::BeforeRollback,
             tag: None,
+            about: About::default(),
         };
         self.commit_snapshot(session, new)?;
         Ok(snapshot)
@@ -342,6 +393,7 @@ mod tests {
             message: "m",
             reason: CommitReason::Manual,
             tag,
+            about: About::default(),
         };
         let session = store.write(head.as_slice()).unwrap();
         store.commit_snapshot(session, new).map(|(commit, _)| commit)
@@ -403,16 +455,17 @@ mod tests {
         let (_dir, stores) = stores();
         let store = stores.open(7).unwrap();
         let (one, two) = (commit(&store, "main"), commit(&store, "main"));
-        let (back, state) = store.commit_rollback("main", &two, &one, &ada()).unwrap();
+        let (back, state) = store.commit_rollback(("s", "main"), &two, &one, &ada()).unwrap();
         let (commit, snapshot) = store.load(&back).unwrap();
         assert_eq!((commit.parents, commit.snapshot), (vec![two, one], state));
         assert_eq!((commit.author.name.as_str(), commit.reason), ("ada", CommitReason::Rollback));
         assert_eq!((state, snapshot), (store.commit_of(&one).unwrap().snapshot, store.load(&one).unwrap().1));
         assert_eq!(store.resolve("main~").unwrap(), two);
         // To where it is already: one parent.
-        let (again, _) = store.commit_rollback("main", &back, &back, &ada()).unwrap();
+        let (again, _) = store.commit_rollback(("s", "main"), &back, &back, &ada()).unwrap();
         assert_eq!(store.commit_of(&again).unwrap().parents, [back]);
-        let ids: Vec<_> = store.log([again]).map(|(id, commit)| commit.map(|_| id).unwrap()).collect();
+        let ids: Vec<_> =
+            store.log([again]).unwrap().map(|(id, commit)| commit.map(|_| id).unwrap()).collect();
         assert_eq!(ids, [again, back, two, one]);
     }
 

@@ -1,0 +1,187 @@
+//! Snapshots: one by one, their names, and their end.
+
+use api::{
+    CommitView, Commits, Diff, ErrorBody, ForgetRequest, Job, JobKind, JobResult, Nothing, TagRequest,
+    Variables,
+};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::sessions::job;
+use super::{Body, Params, Wait, ask, bad, expression};
+use crate::caller::Caller;
+use crate::operations::{Failure, Outcome};
+use crate::server::App;
+
+/// The most snapshots that one request forgets.
+const FORGET_LIMIT: usize = 10_000;
+
+/// How much of a history.
+#[derive(Clone, Copy, Default, Deserialize, utoipa::IntoParams)]
+pub(crate) struct Part {
+    /// No more than so many, the newest.
+    pub(super) limit: Option<usize>,
+}
+
+/// All snapshots of the caller, newest first.
+#[utoipa::path(
+    get, path = "/v1/history", tag = "snapshots", params(Part),
+    responses((status = 200, body = Commits)),
+)]
+pub(crate) async fn history(
+    State(app): State<App>,
+    caller: Caller,
+    Params(part): Params<Part>,
+) -> Outcome<Json<Commits>> {
+    Ok(Json(ask(&app, move |operations| operations.history(&caller, None, false, part.limit)).await?))
+}
+
+/// Two snapshots.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(crate) struct Two {
+    /// The first: an id or the beginning of one, a tag, a thread; `~N` for the Nth before it.
+    a: String,
+    /// The second.
+    b: String,
+}
+
+/// What changed between two snapshots of the caller's.
+#[utoipa::path(
+    get, path = "/v1/diff", tag = "snapshots", params(Two),
+    responses((status = 200, body = Diff), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn diff(
+    State(app): State<App>,
+    caller: Caller,
+    Params(Two { a, b }): Params<Two>,
+) -> Outcome<Json<Diff>> {
+    expression("`a`", &a)?;
+    expression("`b`", &b)?;
+    Ok(Json(ask(&app, move |operations| operations.diff(&caller, &a, &b)).await?))
+}
+
+/// A snapshot in a path.
+pub(crate) struct Which(String);
+
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Which {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut axum::http::request::Parts, state: &S) -> Result<Self, Failure> {
+        let Path(which) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| bad("the snapshot in its path is not UTF-8"))?;
+        expression("what is in its path", &which)?;
+        Ok(Self(which))
+    }
+}
+
+/// One snapshot of the caller's.
+#[utoipa::path(
+    get, path = "/v1/commits/{id}", tag = "snapshots",
+    params(("id" = String, Path, description = "an id or the beginning of one, a tag, a thread; `~N` for the Nth before it")),
+    responses((status = 200, body = CommitView), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn commit(
+    State(app): State<App>,
+    caller: Caller,
+    Which(which): Which,
+) -> Outcome<Json<CommitView>> {
+    Ok(Json(ask(&app, move |operations| operations.commit(&caller, &which)).await?))
+}
+
+/// The document that went with a snapshot, byte for byte.
+#[utoipa::path(
+    get, path = "/v1/commits/{id}/notebook", tag = "snapshots", params(("id" = String, Path)),
+    responses((status = 200, content_type = "application/x-ipynb+json", body = Vec<u8>), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn notebook(
+    State(app): State<App>,
+    caller: Caller,
+    Which(which): Which,
+) -> Outcome<Response> {
+    let content = ask(&app, move |operations| operations.notebook(&caller, &which)).await?;
+    Ok(([("content-type", "application/x-ipynb+json")], content).into_response())
+}
+
+/// The variables that the kernel had at a snapshot.
+#[utoipa::path(
+    get, path = "/v1/commits/{id}/variables", tag = "snapshots", params(("id" = String, Path)),
+    responses((status = 200, body = Variables), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn variables(
+    State(app): State<App>,
+    caller: Caller,
+    Which(which): Which,
+) -> Outcome<Json<Variables>> {
+    let variables = ask(&app, move |operations| operations.variables(&caller, &which)).await?;
+    Ok(Json(Variables { variables }))
+}
+
+/// Gives a snapshot a name that stays.
+#[utoipa::path(
+    post, path = "/v1/tags", tag = "snapshots", request_body = TagRequest,
+    responses((status = 200, body = CommitView), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn tag(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<TagRequest>,
+) -> Outcome<Json<CommitView>> {
+    expression("`commit`", &request.commit)?;
+    Ok(Json(ask(&app, move |operations| operations.tag(&caller, request)).await?))
+}
+
+/// Takes such a name away. The snapshot stays as long as something else leads to it.
+#[utoipa::path(
+    delete, path = "/v1/tags/{name}", tag = "snapshots", params(("name" = String, Path)),
+    responses((status = 200, body = Nothing), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn untag(
+    State(app): State<App>,
+    caller: Caller,
+    Which(name): Which,
+) -> Outcome<Json<Nothing>> {
+    ask(&app, move |operations| operations.untag(&caller, &name)).await?;
+    Ok(Json(Nothing {}))
+}
+
+/// Leaves snapshots out of history. Their room is freed by the next gc.
+#[utoipa::path(
+    post, path = "/v1/forget", tag = "snapshots", params(Wait), request_body = ForgetRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn forget(
+    State(app): State<App>,
+    caller: Caller,
+    Params(wait): Params<Wait>,
+    Body(request): Body<ForgetRequest>,
+) -> Outcome<Response> {
+    if request.commits.len() > FORGET_LIMIT {
+        return Err(bad(format!("at most {FORGET_LIMIT} snapshots can be forgotten at once")));
+    }
+    request.commits.iter().try_for_each(|commit| expression("one of `commits`", commit))?;
+    job(&app, caller, JobKind::Forget, None, wait, move |operations, caller, progress| {
+        operations.forget(caller, request, progress).map(JobResult::Forget)
+    })
+    .await
+}
+
+/// Frees what none of the caller's snapshots needs any more.
+#[utoipa::path(
+    post, path = "/v1/gc", tag = "snapshots", params(Wait),
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn gc(
+    State(app): State<App>,
+    caller: Caller,
+    Params(wait): Params<Wait>,
+) -> Outcome<Response> {
+    job(&app, caller, JobKind::Gc, None, wait, |operations, caller, progress| {
+        operations.gc(caller, progress).map(JobResult::Gc)
+    })
+    .await
+}

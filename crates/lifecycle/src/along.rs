@@ -1,0 +1,269 @@
+//! What goes with a snapshot beside processes and files: the document, a label, the cell, the names of variables.
+//!
+//! The document is text that the editor sent, or else the file that the session names as its notebook. That file is read with
+//! its owner's rights, and with care all the same: the path may by now be a pipe, a device, or lead into `/proc`, where a
+//! daemon would read its own secrets with anybody's rights. So it must be a regular file, it is never waited for, and no more
+//! is read than its size, which is 0 for everything in `/proc`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use cas_core::WriteSession;
+use cas_core::progress::Silent;
+use manifest::snapshot::{NotebookSection, VariablesSection};
+use manifest::{ByteText, CellNote, CommitReason, Extra, Section, TypedSection};
+use rustix::fs::{Mode, OFlags};
+use sandbox::as_user;
+
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+use crate::record::{Record, SessionId};
+use crate::request::{Along, Cell};
+use crate::view::Variable;
+
+/// The longest document.
+pub(crate) const NOTEBOOK_LIMIT: usize = 64 << 20;
+/// The longest label, in characters.
+const LABEL_LIMIT: usize = 200;
+/// The longest message, in bytes.
+const MESSAGE_LIMIT: usize = 64 << 10;
+/// What is shown of a cell, in characters.
+const SOURCE_LIMIT: usize = 2000;
+/// What is shown of a name, a type and a value, in characters.
+const WORD_LIMIT: usize = 200;
+/// How many variables are kept.
+const VARIABLES_LIMIT: usize = 10_000;
+
+/// Reasons that a request may give. The others are the engine's own.
+const REASONS: [CommitReason; 7] = [
+    CommitReason::Manual,
+    CommitReason::BeforeCell,
+    CommitReason::AfterCell,
+    CommitReason::Interval,
+    CommitReason::Idle,
+    CommitReason::BeforeRestart,
+    CommitReason::BeforeShutdown,
+];
+
+/// Knows what goes on inside kernels.
+pub trait Introspect: Send + Sync {
+    /// The variables of a session's kernel; `None` if it cannot say now: it is busy, it is no kernel of a language that we
+    /// know, or it takes too long. Called before everything that stands still.
+    fn variables(&self, session: &SessionId) -> Option<Vec<Variable>>;
+}
+
+/// The reason that a request gives.
+pub(crate) fn reason(given: Option<&str>) -> Result<CommitReason> {
+    let reason = given.map_or(CommitReason::Manual, CommitReason::from);
+    if REASONS.contains(&reason) {
+        return Ok(reason);
+    }
+    let known: Vec<&str> = REASONS.iter().map(CommitReason::as_str).collect();
+    Err(bad(format!("a snapshot's reason is one of {}", known.join(", "))))
+}
+
+fn bad(detail: impl Into<String>) -> LifecycleError {
+    LifecycleError::BadRequest { detail: detail.into() }
+}
+
+/// Refuses a message that would not fit into a commit: asked before much is done for it.
+pub(crate) fn check_message(message: &str) -> Result<()> {
+    if message.len() > MESSAGE_LIMIT {
+        return Err(bad(format!("a message has at most {MESSAGE_LIMIT} bytes")));
+    }
+    Ok(())
+}
+
+impl Along {
+    /// Refuses what would not fit.
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Some(label) = &self.label
+            && (label.chars().count() > LABEL_LIMIT || label.chars().any(char::is_control))
+        {
+            return Err(bad(format!("a label is one line of at most {LABEL_LIMIT} characters")));
+        }
+        if self.notebook.as_ref().is_some_and(|text| text.len() > NOTEBOOK_LIMIT) {
+            return Err(bad(format!("a notebook has at most {NOTEBOOK_LIMIT} bytes")));
+        }
+        Ok(())
+    }
+}
+
+impl Cell {
+    /// As a commit has it: no more than history shows.
+    pub(crate) fn note(&self) -> CellNote {
+        CellNote {
+            id: self.id.as_deref().map(|id| cut(id, WORD_LIMIT)),
+            number: self.number,
+            source: cut(&self.source, SOURCE_LIMIT),
+            extra: Extra::default(),
+        }
+    }
+}
+
+impl From<CellNote> for Cell {
+    fn from(note: CellNote) -> Self {
+        Self { id: note.id, number: note.number, source: note.source }
+    }
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    text.chars().take(limit).collect()
+}
+
+impl Engine {
+    /// Says who knows what goes on inside kernels. The first one stays.
+    pub fn set_introspect(&self, introspect: std::sync::Arc<dyn Introspect>) {
+        let _there_is_one = self.inner.introspect.set(introspect);
+    }
+
+    /// The variables of the session's kernel, if they are wanted and it can say.
+    pub(crate) fn variables_now(&self, record: &Record, along: &Along) -> Option<Vec<Variable>> {
+        if along.variables == Some(false) || record.kernel.is_none() {
+            return None;
+        }
+        self.inner.introspect.get()?.variables(&record.id)
+    }
+}
+
+/// The section with the session's document, if it has one. What is wrong with the file is said in `warnings`: a snapshot
+/// without its document is better than none.
+pub(crate) fn notebook_section(
+    record: &Record,
+    along: &Along,
+    session: &WriteSession,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Section>> {
+    let path = record.notes.notebook.as_deref();
+    let content = match (&along.notebook, path) {
+        (Some(text), _) => text.as_bytes().to_vec(),
+        (None, Some(path)) => match as_user(&record.owner, || read_document(path))? {
+            Ok(Some(content)) => content,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                warnings.push(format!("the notebook `{}` is not in the snapshot: {error}", path.display()));
+                return Ok(None);
+            }
+        },
+        (None, None) => return Ok(None),
+    };
+    let content = session.put_blob(&mut content.as_slice(), &Silent)?;
+    let section = NotebookSection {
+        path: ByteText::new(path.map(|path| path.as_os_str().as_bytes()).unwrap_or_default()),
+        content: content.into(),
+        kernel_name: record.kernel.as_ref().map(|kernel| kernel.spec.clone()).unwrap_or_default(),
+        cell: along.cell.as_ref().and_then(|cell| cell.note().id),
+    };
+    Ok(Some(section.to_section()?))
+}
+
+/// A file's content; `None` if it is not there, or empty. With the rights of whoever calls.
+fn read_document(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file: File = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => file.into(),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if metadata.len() > NOTEBOOK_LIMIT as u64 {
+        return Err(io::Error::other(format!("it has more than {NOTEBOOK_LIMIT} bytes")));
+    }
+    let mut content = Vec::new();
+    file.take(metadata.len()).read_to_end(&mut content)?;
+    Ok(Some(content).filter(|content| !content.is_empty()))
+}
+
+/// The section with the names of variables.
+pub(crate) fn variables_section(variables: &[Variable], session: &WriteSession) -> Result<Section> {
+    let word = |text: &str| cut(text, WORD_LIMIT);
+    let mut kept: Vec<Variable> = variables
+        .iter()
+        .take(VARIABLES_LIMIT)
+        .map(|one| Variable {
+            name: word(&one.name),
+            kind: word(&one.kind),
+            size: one.size,
+            summary: word(&one.summary),
+        })
+        .collect();
+    kept.sort_by(|one, other| one.name.cmp(&other.name));
+    let bytes = serde_json::to_vec(&kept)
+        .map_err(|error| LifecycleError::Bug(format!("variables cannot be written: {error}")))?;
+    let list = session.put_blob(&mut bytes.as_slice(), &Silent)?.into();
+    let count = u32::try_from(kept.len()).unwrap_or(u32::MAX);
+    Ok(VariablesSection { list, count }.to_section()?)
+}
+
+/// The variables in a blob of such a section.
+pub(crate) fn parse_variables(commit: &str, bytes: &[u8]) -> Result<Vec<Variable>> {
+    serde_json::from_slice(bytes).map_err(|error| LifecycleError::BadSnapshot {
+        commit: commit.to_owned(),
+        detail: format!("its list of variables: {error}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_a_regular_file_and_nothing_else_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.ipynb");
+        assert_eq!(read_document(&path).unwrap(), None);
+        std::fs::write(&path, b"").unwrap();
+        assert_eq!(read_document(&path).unwrap(), None, "an empty file says nothing");
+        std::fs::write(&path, b"{\"cells\": []}\n").unwrap();
+        assert_eq!(read_document(&path).unwrap().unwrap(), b"{\"cells\": []}\n");
+        assert_eq!(read_document(&path.join("below")).unwrap(), None);
+
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        read_document(&pipe).unwrap_err();
+        read_document(dir.path()).unwrap_err();
+        read_document(Path::new("/dev/zero")).unwrap_err();
+        // A process may read its own environment with anybody's rights: so may the daemon, for anybody.
+        assert_eq!(read_document(Path::new("/proc/self/environ")).unwrap(), None);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/proc/self/maps", &link).unwrap();
+        assert_eq!(read_document(&link).unwrap(), None);
+
+        let large = dir.path().join("large");
+        std::fs::File::create(&large).unwrap().set_len(NOTEBOOK_LIMIT as u64 + 1).unwrap();
+        read_document(&large).unwrap_err();
+    }
+
+    #[test]
+    fn what_would_not_fit_into_a_commit_is_refused_or_cut() {
+        let label = |text: &str| Along { label: Some(text.to_owned()), ..Along::default() }.check();
+        label("before the big run <b>").unwrap();
+        label(&"x".repeat(LABEL_LIMIT + 1)).unwrap_err();
+        label("two\nlines").unwrap_err();
+        let cell = Cell { id: Some("a".repeat(500)), number: Some(3), source: "ä".repeat(SOURCE_LIMIT + 1) };
+        let note = cell.note();
+        assert_eq!(note.source.chars().count(), SOURCE_LIMIT);
+        assert_eq!(note.id.unwrap().len(), WORD_LIMIT);
+    }
+
+    #[test]
+    fn requests_cannot_claim_the_engines_own_reasons() {
+        assert_eq!(reason(None).unwrap(), CommitReason::Manual);
+        assert_eq!(reason(Some("before-cell")).unwrap(), CommitReason::BeforeCell);
+        for own in ["rollback", "suspend", "branch", "before-rollback", "lunch", ""] {
+            assert_eq!(reason(Some(own)).unwrap_err().code(), "IJ-L015", "{own}");
+        }
+    }
+}
