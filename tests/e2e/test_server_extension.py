@@ -203,3 +203,25 @@ async def test_snapshots_before_each_cell(lab, wire):
 def session_label(lab, model):
     view = lab.get(f"/infinijup/kernels/{model['kernel']['id']}")["session"]
     return view["labels"].get("jupyter.session_id")
+
+
+@told
+async def test_the_daemon_suspends_and_cells_wake_at_any_moment(lab, wire):
+    lab.write_notebook("asleep.ipynb")
+    kernel = (await wire.notebook("asleep.ipynb"))["kernel"]["id"]
+    page, events = await wire.page(kernel), await wire.events()
+    await page.run("n = 0")
+    lab.request("PUT", "/infinijup/policy", {"policy": {"suspend_after_idle_s": 1, "suspend_only_gpu": False}})
+    # The suspension has just begun, is in the middle, is over: a cell that comes then is run, once.
+    for number, pause in enumerate((0.0, 0.05, 0.2, 0.5, 1.0, 3.0), start=1):
+        seen = len(events)
+        await until("it is being suspended", lambda seen=seen: any(suspends(event, kernel) for event in events[seen:]))
+        await asyncio.sleep(pause)
+        answer = await page.run("n += 1; print(n)", 60)
+        assert (answer.status, answer.text) == ("ok", f"{number}\n"), pause
+    lab.request("PUT", "/infinijup/policy", {"policy": {}})
+
+
+def suspends(event, kernel):
+    """Whether an event says that this kernel is being suspended."""
+    return event["type"] == "job" and event["kernel_id"] == kernel and event["job"]["kind"] == "suspend"
