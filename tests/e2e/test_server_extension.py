@@ -3,9 +3,12 @@
 import asyncio
 import functools
 import itertools
+import subprocess
 
 import pytest
 
+from harness.session import Commands
+from lab.server import free_port
 from lab.wire import Wire, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -121,6 +124,20 @@ async def test_a_snapshot_in_the_middle_of_a_cell_goes_on_from_there(lab, wire):
     assert queued.text == "199\n"
     restored = await until("it was told", lambda: [event for event in events if event["type"] == "restored"])
     assert restored[0]["running_cell"]["cell_id"] == "loop"
+    # Also when it has long ended for the page: all that the kernel says comes again, to the same message.
+    before = running.kinds.count("execute_reply"), running.kinds.count("status")
+    await wire.do("restore", kernel_id=kernel, to=taken["commit"])
+    await until("it ends again", lambda: running.kinds.count("execute_reply") > before[0])
+    # `busy` from the server, `idle` from the kernel.
+    await until("and is idle", lambda: running.kinds.count("status") >= before[1] + 2)
+    assert page.status == "idle"
+    restored = [event for event in events if event["type"] == "restored"]
+    assert restored[1]["running_cell"]["cell_id"] == "loop"
+    await page.run("1")
+    quiet = await wire.do("snapshot", kernel_id=kernel)
+    await wire.do("restore", kernel_id=kernel, to=quiet["commit"])
+    restored = await until("it was told", lambda: [event for event in events if event["type"] == "restored"][2:])
+    assert restored[0]["running_cell"] is None
 
 
 @told
@@ -225,3 +242,45 @@ async def test_the_daemon_suspends_and_cells_wake_at_any_moment(lab, wire):
 def suspends(event, kernel):
     """Whether an event says that this kernel is being suspended."""
     return event["type"] == "job" and event["kernel_id"] == kernel and event["job"]["kind"] == "suspend"
+
+
+@pytest.fixture
+def redis(tmp_path):
+    """A Redis of the test's own."""
+    port = free_port()
+    words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
+    with open(tmp_path / "log", "wb") as log:
+        server = subprocess.Popen(words, stdout=log, stderr=log)
+    yield f"redis://127.0.0.1:{port}"
+    server.kill()
+    server.wait()
+
+
+def test_events_come_by_redis_if_it_is_configured(redis, make_daemon, make_user, make_lab):
+    daemon, user = make_daemon({"INFINIJUP_REDIS": redis}), make_user()
+    lab = make_lab(daemon, user, {"INFINIJUP_REDIS": redis})
+
+    async def story():
+        wire = Wire(lab)
+        try:
+            await rollback_by_command(lab, wire, Commands(daemon, user))
+        finally:
+            wire.close()
+
+    asyncio.run(story())
+
+
+async def rollback_by_command(lab, wire, commands):
+    """Somebody else exchanges the process: only events tell."""
+    lab.write_notebook("events.ipynb")
+    kernel = (await wire.notebook("events.ipynb"))["kernel"]["id"]
+    page = await wire.page(kernel)
+    await page.run("x = 1")
+    assert lab.get("/infinijup/status")["transport"] == "redis"
+    taken = await wire.do("snapshot", kernel_id=kernel)
+    running = page.execute(LOOP)
+    await until("the loop runs", lambda: running.text)
+    await asyncio.to_thread(commands.run, "rollback", "events", taken["commit"])
+    await asyncio.wait_for(running.done.wait(), 30)
+    assert running.status == "aborted"
+    assert (await page.run("print(x)")).text == "1\n"

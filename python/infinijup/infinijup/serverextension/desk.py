@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from infinijup.serverextension.ledger import Ledger, Request
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from infinijup.serverextension.connection import SwapAwareConnection
 
 _COMMITS = 2048
+
+
+@dataclass
+class Flight:
+    """Requests that the kernel may have had when a snapshot was taken, and those of them that it had begun for certain."""
+
+    begin: float
+    end: float
+    requests: dict[str, Request] = field(default_factory=dict)
+    certain: set[str] = field(default_factory=set)
 
 
 class Desk:
@@ -33,8 +44,8 @@ class Desk:
         self.kernel_info: dict[str, Any] | None = None
         # Message ids of our own requests: no page is to see what comes of them.
         self.own: OrderedDict[str, None] = OrderedDict()
-        self.flights: OrderedDict[str, tuple[float, float, dict[str, Request]]] = OrderedDict()
-        self.snapshots: dict[str, float] = {}
+        self.flights: OrderedDict[str, Flight] = OrderedDict()
+        self.freeze: tuple[float, float | None] = (0.0, None)
         # Cells sent, and how many had been when the last snapshot for a cell was taken.
         self.cells = 0
         self.snapshot_at: int | None = None
@@ -71,26 +82,33 @@ class Desk:
         while len(self.own) > 512:
             self.own.popitem(last=False)
 
-    def snapshot_began(self, job: str, when: float) -> None:
-        """A job began that may take a snapshot."""
-        self.snapshots[job] = when
-        while len(self.snapshots) > 64:
-            del self.snapshots[next(iter(self.snapshots))]
+    def snapshot_began(self, when: float) -> None:
+        """A job began that may take a snapshot; a session has one at a time."""
+        self.freeze = (when, None)
 
-    def snapshot_taken(self, commit: str, job: str | None, when: float) -> None:
+    def froze(self, when: float, over: bool) -> None:
+        """The processes stand still from now on, or did until now."""
+        self.freeze = (self.freeze[0], when) if over else (when, None)
+
+    def snapshot_taken(self, commit: str, when: float) -> None:
         """Remembers what was under way while it was taken."""
-        begin = self.snapshots.get(job or "", when - 1.0)
-        flying: dict[str, Request] = {}
+        begin, end = self.freeze
+        begin, end = min(begin, when), end if end is not None else when
+        flight = Flight(begin, end)
         for ledger in self.ledgers.values():
-            flying.update(ledger.in_flight(begin, when))
-        self.flights[commit] = (begin, when, flying)
+            flight.requests.update(ledger.in_flight(begin, end))
+        # What stands still says nothing: an end that was heard of before the thaw had come before the freeze.
+        flight.certain = {
+            name for name, request in flight.requests.items() if request.begun and (request.idle is None or request.idle > end)
+        }
+        self.flights[commit] = flight
         while len(self.flights) > _COMMITS:
             self.flights.popitem(last=False)
 
-    def flight(self, commit: str | None) -> tuple[float, float, dict[str, Request]]:
+    def flight(self, commit: str | None) -> "Flight":
         """What was under way when a snapshot was taken, and when that was."""
         now = time.time()
-        return self.flights.get(commit or "", (now, now, {}))
+        return self.flights.get(commit or "", Flight(now, now))
 
     def cells_open(self) -> list[Request]:
         """Cells of all pages that the kernel has."""

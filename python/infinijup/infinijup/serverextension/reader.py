@@ -13,6 +13,9 @@ from infinijup.serverextension.branches import open_new
 from infinijup.serverextension.hub import Hub, moment
 from infinijup.serverextension.keeper import Keeper
 
+# The step of a job in which processes stand still.
+FREEZE = "freeze and dump"
+
 
 class Reader:
     """The one reader of a server."""
@@ -72,7 +75,7 @@ class Reader:
         elif kind == "snapshot_taken" and session:
             kernel = hub.kernel_of(session)
             if kernel:
-                hub.desk(kernel).snapshot_taken(event["commit"], event.get("job_id"), moment(event.get("time")))
+                hub.desk(kernel).snapshot_taken(event["commit"], moment(event.get("time")))
             hub.spawn(self._tell_snapshot(kernel, event["commit"], session))
             hub.refresh(session)
         elif kind == "rolled_back" and session:
@@ -100,6 +103,8 @@ class Reader:
         if session and event["kind"] == "job_ended":
             self.hub.refresh(session)
         step = event.get("step") or {}
+        if kernel and step.get("name") == FREEZE:
+            self.hub.desk(kernel).froze(moment(event.get("time")), over=step.get("micros") is not None)
         told = {
             "id": event.get("job_id") or job.get("id"),
             "kind": job.get("kind"),

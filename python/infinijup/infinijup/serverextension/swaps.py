@@ -117,7 +117,7 @@ class Swaps:
     def job_began(self, kernel_id: str, job: dict[str, Any], session: str, when: float) -> None:
         """A job on a kernel's session."""
         if job["kind"] in TAKES:
-            self.hub.desk(kernel_id).snapshot_began(job["id"], when)
+            self.hub.desk(kernel_id).snapshot_began(when)
         if job["kind"] in KINDS and not self._is_ours(session, when):
             self.begin(kernel_id, f"job:{job['id']}", job["kind"])
 
@@ -211,20 +211,21 @@ class Swaps:
         desk = self.hub.desk(kernel_id)
         desk.snapshot_at = None
         desk.era += 1
-        begin, end, flying = desk.flight(commit)
+        flight = desk.flight(commit)
         open_now = {request.id: request for ledger in desk.ledgers.values() for request in ledger.open.values()}
         if not alive or kind == "restart":
             keep: dict[str, Request] = {}
         elif kind == "rollback" and commit is not None:
-            keep = flying
+            keep = flight.requests
         else:
             # It went to sleep with them, or came back from a snapshot that was taken for this very operation.
             keep = open_now
-        again = [request for request in keep.values() if request.id not in open_now]
+        # Comms and completions of then are nobody's business any more; cells are.
+        cells = [request for request in keep.values() if request.kind == "execute_request"]
+        again = [request for request in cells if request.id not in open_now and request.id in flight.certain]
         for request in again:
             self._take_again(desk, request)
-        # Comms and completions of then are nobody's business any more; cells are.
-        running = next((request for request in keep.values() if request.kind == "execute_request"), None)
+        running = next((request for request in cells if request.id in flight.certain or (keep is open_now and request.begun)), None)
         limit = BUSY_LIMIT if running else RESTART_LIMIT if kind == "restart" else SETTLE_LIMIT
         self._note_activity(kernel_id, busy=running is not None)
         cut: dict[SwapAwareConnection, list[Request]] = {}
@@ -242,7 +243,8 @@ class Swaps:
             *(connection.swap_ended(cut.get(connection, []), again, limit, alive) for connection in list(desk.connections))
         )
         for connection in list(desk.connections):
-            connection.ask_again([q for r in keep.values() if r.id in connection.ledger.open and (q := r.open_question(begin, end))])
+            mine = [request for request in cells if request.id in connection.ledger.open]
+            connection.ask_again([question for r in mine if (question := r.open_question(flight.begin, flight.end))])
         if keep and desk.connections and not desk.swapping:
             resend = kind in ("resume", "suspend")
             self.hub.spawn(self._watch(kernel_id, next(iter(desk.connections)), set(keep), resend))

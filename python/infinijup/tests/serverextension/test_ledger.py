@@ -96,13 +96,30 @@ def test_a_swap_lasts_until_its_last_reason():
 def test_what_was_under_way_is_remembered_for_each_snapshot():
     desk = Desk("k")
     ledger = desk.ledger("page")
-    ledger.sent(request("a", sent=1.0))
-    desk.snapshot_began("job", 2.0)
-    desk.snapshot_taken("commit", "job", 3.0)
-    ledger.sent(request("b", sent=4.0))
-    begin, end, flying = desk.flight("commit")
-    assert (begin, end, list(flying)) == (2.0, 3.0, ["a"])
-    assert desk.flight("another")[2] == {}
+    for name, sent in (("ended", 1.0), ("runs", 1.1), ("queued", 1.2)):
+        ledger.sent(request(name, sent))
+    ledger.began("ended")
+    ledger.began("runs")
+    desk.snapshot_began(2.0)
+    desk.froze(3.0, over=False)
+    # Sent by the kernel before it stood still, and heard a moment later.
+    ledger.replied("ended", 3.01)
+    ledger.ended("ended", 3.01)
+    desk.froze(4.0, over=True)
+    ledger.sent(request("later", 4.5))
+    desk.snapshot_taken("commit", 5.0)
+    flight = desk.flight("commit")
+    assert set(flight.requests) == {"ended", "runs", "queued"} and flight.certain == {"runs"}
+    assert desk.flight("another").requests == {}
+
+
+def test_without_steps_the_whole_job_counts():
+    desk = Desk("k")
+    desk.ledger("page").sent(request("a", 1.0))
+    desk.snapshot_began(2.0)
+    desk.snapshot_taken("commit", 3.0)
+    assert (desk.flight("commit").begin, desk.flight("commit").end) == (2.0, 3.0)
+    assert list(desk.flight("commit").requests) == ["a"]
 
 
 def test_long_descriptions_of_a_kernel_do_not_become_labels():
