@@ -20,15 +20,13 @@ async def branch(hub: Hub, keeper: Keeper, asked: dict[str, Any]) -> dict[str, A
     original = hub.session_id(asked["kernel_id"])
     hub.branching.append(original)
     try:
-        start, page = asked.get("from"), asked.get("notebook")
-        if start is None and page is not None:
-            # The page knows its document better than the file does.
-            request = {"reason": "branch", "notebook": json.dumps(page)}
-            start = (await hub.post(target("sessions", original, "snapshot"), request))["commit"]
-        request = {name: value for name, value in (("from", start), ("name", asked.get("name"))) if value is not None}
-        made = (await hub.daemon.post(target("sessions", original, "branch"), request))["branches"][0]
-        document = page if asked.get("from") is None else None
-        return await _open(hub, keeper, await hub.get(original), made["session"], made["commit"], document, made.get("warnings", []))
+        # From now, the page knows its document better than the file does; from a snapshot, that has its own.
+        page = asked.get("notebook") if asked.get("from") is None else None
+        request = {name: asked[name] for name in ("from", "name") if asked.get(name) is not None}
+        if page is not None:
+            request["notebook"] = json.dumps(page, ensure_ascii=False)
+        made = (await hub.post(target("sessions", original, "branch"), request))["branches"][0]
+        return await _open(hub, keeper, await hub.get(original), made["session"], made["commit"], page, made.get("warnings", []))
     finally:
         hub.branching.remove(original)
 

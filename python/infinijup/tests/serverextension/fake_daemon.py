@@ -289,7 +289,7 @@ class FakeDaemon:
         return {"type": "rollback", "commit": back["id"], "automatic": automatic["commit"], "changed_by_others": [], "steps": []}
 
     async def do_suspend(self, session: str, body: dict[str, Any]) -> dict[str, Any]:
-        taken = await self.do_snapshot(session, {}, "suspend")
+        taken = await self.do_snapshot(session, body, "suspend")
         await self.end(session)
         self.set(session, state="suspended", pid=None)
         return {"type": "suspend", "commit": taken["commit"], "freed_bytes": 1, "steps": []}
@@ -311,7 +311,7 @@ class FakeDaemon:
         return {"type": "session", **self.sessions[session]}
 
     async def do_branch(self, session: str, body: dict[str, Any]) -> dict[str, Any]:
-        start = body.get("from") or (await self.do_snapshot(session, {}, "branch"))["commit"]
+        start = body.get("from") or (await self.do_snapshot(session, {"notebook": body.get("notebook")}, "branch"))["commit"]
         made = await self.begin({"name": body.get("name"), "labels": {}})
         made |= {"parent": {"session": session, "commit": start}, "head": start}
         return {"type": "branch", "branches": [{"session": made, "commit": start, "shared": [], "warnings": []}]}

@@ -90,7 +90,11 @@ class SuspendHandler(Handler):
 
     @changes
     async def post(self) -> Any:
-        return await self.hub.swaps.operate(self.body("kernel_id")["kernel_id"], "suspend", {})
+        body = self.body("kernel_id")
+        request = given(body, "message", "label")
+        if body.get("notebook") is not None:
+            request["notebook"] = as_text(body["notebook"])
+        return await self.hub.swaps.operate(body["kernel_id"], "suspend", request)
 
 
 class ResumeHandler(Handler):
