@@ -16,7 +16,7 @@ use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{Gone, Gpus, used_by};
 use crate::history::Stores;
 use crate::journal::Journal;
-use crate::kernel_watch::KernelWatch;
+use crate::kernel_watch::{KernelWatch, Variables};
 use crate::locks::{Doing, Held, Locks};
 use crate::place::Place;
 use crate::program::settle;
@@ -105,6 +105,7 @@ impl Engine {
         };
         let engine = Self { inner: Arc::new(inner) };
         engine.inner.watcher.report_to(&engine.inner)?;
+        engine.set_introspect(Arc::new(Variables(Arc::downgrade(&engine.inner))));
         let recovery = engine.recover()?;
         Ok((engine, recovery))
     }

@@ -9,6 +9,7 @@
 //! worst that a user can do is not to be heard.
 
 mod desk;
+mod introspect;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -28,6 +29,7 @@ use crate::watch::EventKind;
 
 pub use desk::Asked;
 use desk::{Desk, Verdict};
+pub(crate) use introspect::Variables;
 
 /// The type of what a kernel is told.
 const REPLY: &str = "infinijup_reply";
