@@ -28,9 +28,12 @@ export class Recorder implements IDisposable {
     panel: NotebookPanel
   ) {
     for (const { model, outputArea } of panel.content.widgets as CodeCell[]) {
-      const future = model.type === 'code' ? outputArea?.future : null;
-      if (future && !future.isDisposed) {
-        this._awaited.add(future.msg.header.msg_id);
+      if (
+        model.type === 'code' &&
+        model.executionState === 'running' &&
+        outputArea.future
+      ) {
+        this._awaited.add(outputArea.future.msg.header.msg_id);
       }
     }
     _kernel.anyMessage.connect(this._onMessage, this);
@@ -110,23 +113,19 @@ export class Rejoined implements IDisposable {
     if (outputs) {
       cell.outputArea.model.fromJSON(outputs as IOutput[]);
     }
-    const future = cell.outputArea.future;
-    if (
-      future &&
-      !future.isDisposed &&
-      future.msg.header.msg_id === this.running.msg_id
-    ) {
-      // The page never gave the request up: what listens to it still does.
-      this.dispose();
-      cell.model.executionState = 'running';
-      return true;
-    }
+    // A cell listens to its request for as long as it shows what came of it: its outputs come by themselves, also after
+    // the answer. What it does not do a second time is to take note of the end.
+    const { future } = cell.outputArea;
+    this._listens =
+      future?.isDisposed === false &&
+      future.msg.header.msg_id === this.running.msg_id;
     this._cell = cell;
     cell.model.executionState = 'running';
     cell.disposed.connect(this.dispose, this);
     const kept = this._kept;
     this._kept = [];
-    kept.forEach(message => this._show(cell, message));
+    const shown = this._listens && !outputs;
+    kept.forEach(message => this._show(cell, message, shown));
     return true;
   }
 
@@ -136,7 +135,7 @@ export class Rejoined implements IDisposable {
       return;
     }
     if (this._cell) {
-      this._show(this._cell, msg);
+      this._show(this._cell, msg, this._listens);
     } else {
       this._kept.push(msg);
     }
@@ -148,7 +147,12 @@ export class Rejoined implements IDisposable {
     }
   }
 
-  private _show(cell: CodeCell, message: KernelMessage.IMessage): void {
+  /** Does what a message asks for; `shown` says that its output, if it is one, is in the cell already. */
+  private _show(
+    cell: CodeCell,
+    message: KernelMessage.IMessage,
+    shown: boolean
+  ): void {
     const outputs = cell.outputArea.model;
     const content = message.content as Record<string, unknown>;
     switch (message.header.msg_type) {
@@ -161,11 +165,15 @@ export class Rejoined implements IDisposable {
           output_type: message.header.msg_type
         };
         delete output.transient;
-        outputs.add(output as IOutput);
+        if (!shown) {
+          outputs.add(output as IOutput);
+        }
         break;
       }
       case 'clear_output':
-        outputs.clear(content.wait === true);
+        if (!shown) {
+          outputs.clear(content.wait === true);
+        }
         break;
       case 'execute_reply':
         if (typeof content.execution_count === 'number') {
@@ -194,6 +202,7 @@ export class Rejoined implements IDisposable {
 
   private readonly _ended = new Set<'reply' | 'idle'>();
   private _cell: CodeCell | null = null;
+  private _listens = false;
   private _isDisposed = false;
 }
 

@@ -80,14 +80,31 @@ describe('a cell that a restored kernel goes on with', () => {
     assert.ok(rejoined.isDisposed);
   });
 
-  it('is left to the request that the page still waits for', () => {
+  it('shows nothing twice where the cell still listens, and ends', () => {
     const { kernel, says } = fakeKernel();
     const { panel, cell, outputs } = fakePanel('c', 'm');
     const rejoined = new Rejoined(kernel, running);
-    assert.ok(rejoined.attach(panel, []));
-    says('m', 'stream', stdout('once'));
+    says('m', 'stream', stdout('before it was attached'));
+    assert.ok(rejoined.attach(panel, null));
+    says('m', 'stream', stdout('after'));
     assert.deepEqual(outputs, []);
     assert.equal(cell.model.executionState, 'running');
+    says('m', 'execute_reply', { status: 'ok', execution_count: 2 });
+    says('m', 'status', { execution_state: 'idle' });
+    assert.equal(cell.model.executionState, 'idle');
+    assert.ok(rejoined.isDisposed);
+  });
+
+  it('has the outputs of the snapshot and what came since, once', () => {
+    const { kernel, says } = fakeKernel();
+    const { panel, outputs } = fakePanel('c', 'm');
+    const rejoined = new Rejoined(kernel, running);
+    says('m', 'stream', stdout('since'));
+    rejoined.attach(panel, ['of the snapshot']);
+    assert.deepEqual(outputs, [
+      'of the snapshot',
+      { output_type: 'stream', name: 'stdout', text: 'since' }
+    ]);
   });
 
   it('may not be in the notebook any more', () => {
@@ -112,7 +129,8 @@ describe('a cell that a restored kernel goes on with', () => {
 describe('what is said while a restore is under way', () => {
   it('is kept for requests that the page had done with', () => {
     const { kernel, says } = fakeKernel();
-    const { panel } = fakePanel('c', 'awaited');
+    const { panel, cell } = fakePanel('c', 'awaited');
+    cell.model.executionState = 'running';
     const recorder = new Recorder(kernel, panel);
     says('m', 'stream', stdout('kept'));
     says('awaited', 'stream', stdout('heard by its cell'));
