@@ -16,6 +16,9 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { IDisposable } from '@lumino/disposable';
 import type { RunningCell } from './wire';
 
+/** How long a kernel may be idle before it is believed, in milliseconds. */
+const GRACE = 2000;
+
 /**
  * What a kernel says while a restore is under way, about requests that the page had done with.
  *
@@ -71,7 +74,8 @@ export class Rejoined implements IDisposable {
   constructor(
     private readonly _kernel: Kernel.IKernelConnection,
     readonly running: RunningCell,
-    private _kept: KernelMessage.IMessage[] = []
+    private _kept: KernelMessage.IMessage[] = [],
+    private readonly _grace = GRACE
   ) {
     _kernel.anyMessage.connect(this._onMessage, this);
     _kernel.statusChanged.connect(this._onStatus, this);
@@ -87,6 +91,7 @@ export class Rejoined implements IDisposable {
       return;
     }
     this._isDisposed = true;
+    clearTimeout(this._timer);
     this._kernel.anyMessage.disconnect(this._onMessage, this);
     this._kernel.statusChanged.disconnect(this._onStatus, this);
     this._kernel.disposed.disconnect(this.dispose, this);
@@ -126,6 +131,9 @@ export class Rejoined implements IDisposable {
     this._kept = [];
     const shown = this._listens && !outputs;
     kept.forEach(message => this._show(cell, message, shown));
+    if (!this._isDisposed) {
+      this._doubt();
+    }
     return true;
   }
 
@@ -144,7 +152,19 @@ export class Rejoined implements IDisposable {
   private _onStatus(_: unknown, status: Kernel.Status): void {
     if (status === 'dead' || status.endsWith('restarting')) {
       this.dispose();
+    } else if (this._cell) {
+      this._doubt();
     }
+  }
+
+  /** An idle kernel runs no cell, whatever was said of it. */
+  private _doubt(): void {
+    clearTimeout(this._timer);
+    this._timer = setTimeout(() => {
+      if (this._kernel.status === 'idle') {
+        this.dispose();
+      }
+    }, this._grace);
   }
 
   /** Does what a message asks for; `shown` says that its output, if it is one, is in the cell already. */
@@ -203,6 +223,7 @@ export class Rejoined implements IDisposable {
   private readonly _ended = new Set<'reply' | 'idle'>();
   private _cell: CodeCell | null = null;
   private _listens = false;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
   private _isDisposed = false;
 }
 

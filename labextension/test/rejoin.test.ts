@@ -10,6 +10,7 @@ function fakeKernel() {
   const owner = {};
   const anyMessage = new Signal<object, unknown>(owner);
   const kernel = {
+    status: 'busy',
     anyMessage,
     statusChanged: new Signal<object, string>(owner),
     disposed: new Signal<object, void>(owner)
@@ -21,7 +22,10 @@ function fakeKernel() {
     });
   return {
     kernel: kernel as unknown as Kernel.IKernelConnection,
-    status: kernel.statusChanged,
+    setStatus: (status: string) => {
+      kernel.status = status;
+      kernel.statusChanged.emit(status);
+    },
     says
   };
 }
@@ -115,12 +119,26 @@ describe('a cell that a restored kernel goes on with', () => {
     assert.ok(rejoined.isDisposed);
   });
 
+  it('does not run in a kernel that is idle', async () => {
+    const { kernel, setStatus } = fakeKernel();
+    const { panel, cell } = fakePanel('c');
+    const rejoined = new Rejoined(kernel, running, [], 0);
+    setStatus('busy');
+    rejoined.attach(panel, null);
+    await new Promise(resolve => setTimeout(resolve, 5));
+    assert.equal(cell.model.executionState, 'running');
+    setStatus('idle');
+    await new Promise(resolve => setTimeout(resolve, 5));
+    assert.ok(rejoined.isDisposed);
+    assert.equal(cell.model.executionState, 'idle');
+  });
+
   it('is given up with the kernel', () => {
-    const { kernel, status } = fakeKernel();
+    const { kernel, setStatus } = fakeKernel();
     const { panel, cell } = fakePanel('c');
     const rejoined = new Rejoined(kernel, running);
     rejoined.attach(panel, null);
-    status.emit('autorestarting');
+    setStatus('autorestarting');
     assert.ok(rejoined.isDisposed);
     assert.equal(cell.model.executionState, 'idle');
   });
