@@ -28,7 +28,7 @@ else:
     def jp_server_config(daemon):
         return {
             "ServerApp": {"jpserver_extensions": {"infinijup": True}, "allow_unauthenticated_access": False},
-            "MappingKernelManager": {"kernel_info_timeout": 20},
+            "MappingKernelManager": {"kernel_info_timeout": 60},
         }
 
     @pytest.fixture
@@ -60,6 +60,7 @@ else:
                 body=None if body is None else json.dumps(body),
                 allow_nonstandard_methods=True,
                 raise_error=False,
+                request_timeout=90,
             )
             return answer.code, json.loads(answer.body) if answer.body else None
 
@@ -74,7 +75,7 @@ else:
             document = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
             (jp_root_dir / name).write_text(json.dumps(document))
             model = {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}}
-            answer = await jp_fetch("api", "sessions", method="POST", body=json.dumps(model))
+            answer = await jp_fetch("api", "sessions", method="POST", body=json.dumps(model), request_timeout=90)
             return json.loads(answer.body)
 
         return start
@@ -98,7 +99,7 @@ else:
     def until():
         """Waits for something to become true."""
 
-        async def wait(what, condition, seconds=20.0):
+        async def wait(what, condition, seconds=60.0):
             deadline = asyncio.get_running_loop().time() + seconds
             while not (value := condition()):
                 assert asyncio.get_running_loop().time() < deadline, f"not in {seconds} s: {what}"

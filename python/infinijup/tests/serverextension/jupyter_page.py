@@ -64,7 +64,7 @@ class Page:
         content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": True, "stop_on_error": True}
         return self.send("execute_request", {**content, **more}, metadata={"cellId": cell} if cell else None)
 
-    async def run(self, code: str, seconds: float = 30.0, **more: Any) -> Answer:
+    async def run(self, code: str, seconds: float = 60.0, **more: Any) -> Answer:
         answer = self.execute(code, **more)
         await asyncio.wait_for(answer.done.wait(), seconds)
         return answer

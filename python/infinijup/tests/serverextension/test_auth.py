@@ -14,7 +14,7 @@ from tornado.websocket import websocket_connect
 
 from infinijup.serverextension.handlers import ROUTES
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 VERBS = ("get", "post", "put", "patch", "delete")
 
 

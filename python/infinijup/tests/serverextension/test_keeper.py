@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 async def reborn(extension, serverapp):
@@ -40,14 +40,14 @@ async def test_a_suspended_kernel_comes_back_too(notebook, page, extension, jp_s
     opened = await page(kernel)
     await opened.run("1")
     info = opened.send("kernel_info_request", {})
-    await asyncio.wait_for(info.done.wait(), 10)
+    await asyncio.wait_for(info.done.wait(), 60)
     await rest("POST", "suspend", {"kernel_id": kernel})
     opened.close()
     await reborn(extension, jp_serverapp)
     assert await extension.keeper.adopt_all() == 1
-    again = await asyncio.wait_for(page(kernel), 5)
+    again = await asyncio.wait_for(page(kernel), 15)
     answer = again.send("kernel_info_request", {})
-    await asyncio.wait_for(answer.done.wait(), 5)
+    await asyncio.wait_for(answer.done.wait(), 60)
     assert answer.reply["language_info"] == info.reply["language_info"]
     assert (await again.run("print(1)")).text == "1\n"
 

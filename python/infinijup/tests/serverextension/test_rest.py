@@ -7,7 +7,7 @@ import pytest
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
@@ -176,7 +176,7 @@ async def test_events_as_they_happen_and_afterwards(notebook, rest, extension, h
     commit = (await rest("POST", "snapshot", {"kernel_id": kernel}))[1]["commit"]
     seen = []
     while not any(event["type"] == "snapshot" for event in seen):
-        seen.append(json.loads(await asyncio.wait_for(stream.read_message(), 10)))
+        seen.append(json.loads(await asyncio.wait_for(stream.read_message(), 60)))
     stream.close()
     snapshot = seen[-1]
     assert snapshot["kernel_id"] == kernel and snapshot["commit"]["id"] == commit
