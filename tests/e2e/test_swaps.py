@@ -95,7 +95,6 @@ def test_interrupt_after_a_swap(lab, open_notebook):
     assert notebook.execute("print(x)") == "1"
 
 
-@pytest.mark.xfail(strict=True, reason="a cell that ended right before the snapshot is told to the page as running")
 def test_input(lab, open_notebook):
     """`input()` works after a swap. A swap while it asks takes the question away."""
     notebook = open_notebook(lab, "input.ipynb", "x = 1", "name = input('who? ')\nprint('hello', name)")
@@ -113,7 +112,6 @@ def test_input(lab, open_notebook):
     assert notebook.finish(started, 30).endswith("hello world")
 
 
-@pytest.mark.xfail(strict=True, reason="the restored cell stays at [*] after its end")
 def test_a_snapshot_in_the_middle_of_a_cell(lab, open_notebook):
     """Going back into a running loop: it goes on from there, and its end is seen."""
     notebook = open_notebook(lab, "middle.ipynb", "import time\nfor n in range(60):\n    time.sleep(0.1)\nprint('end', n)")

@@ -68,12 +68,11 @@ class History:
         self.action(commit, "restore")
         self.answer_restore(what, seconds)
 
-    def answer_restore(self, what: str = "both", seconds: float = 60) -> None:
-        """Says what to restore and waits until the notification says that it was."""
+    def answer_restore(self, what: str | None = None, seconds: float = 60) -> None:
+        """Says what to restore, or leaves that as it stands, and waits until the notification says that it was."""
         dialog = self.tab.dialog("restore")
-        choice = dialog.locator(f'input[name="infinijup-restore"][value="{what}"]')
-        if choice.count():
-            choice.check()
+        if what:
+            dialog.locator(f'input[name="infinijup-restore"][value="{what}"]').check()
         self.tab.forget_notices()
         dialog.locator(".jp-mod-accept").click()
         dialog.wait_for(state="detached", timeout=15000)
