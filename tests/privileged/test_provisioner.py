@@ -9,7 +9,6 @@ pytest.importorskip("httpx")
 
 from harness.jupyter import Jupyter, Refused, install
 from harness.proc import until
-from harness.users import PYTHON
 
 
 @pytest.fixture
@@ -182,16 +181,12 @@ def test_without_a_daemon_a_kernel_starts_as_ever(make_jupyter, daemon):
     kernel.do("shutdown", now=True)
 
 
-def test_a_kernelspec_that_wants_the_daemon_says_what_to_do(make_jupyter, user):
-    spec = user.home / ".local/share/jupyter/kernels/ours"
-    user.mkdir(spec)
-    argv = f'["{PYTHON}", "-m", "ipykernel_launcher", "-f", "{{connection_file}}"]'
-    metadata = '{"kernel_provisioner": {"provisioner_name": "infinijup", "config": {"memory_limit": "1G", "gpus": "none"}}}'
-    user.write(spec / "kernel.json", f'{{"argv": {argv}, "display_name": "Ours", "language": "python", "metadata": {metadata}}}')
-    kernel = make_jupyter().kernel("ours", default=False)
-    assert kernel.session
+def test_a_kernelspec_that_wants_the_daemon_says_what_to_do(make_jupyter, commands):
+    commands.run("kernelspec", "install", "--kernel", "python3")
+    kernel = make_jupyter().kernel("infinijup-python3", default=False)
+    assert kernel.session and kernel.run("print(40 + 2)") == "42\n"
     with pytest.raises(Refused, match="infinijupd does not run.*systemctl start infinijupd"):
-        make_jupyter(INFINIJUP_SOCKET="/run/nobody/is/here.sock").kernel("ours", default=False)
+        make_jupyter(INFINIJUP_SOCKET="/run/nobody/is/here.sock").kernel("infinijup-python3", default=False)
 
 
 def test_a_lost_tree_is_an_end_and_the_session_can_be_had_back(jupyter, user, daemon):
