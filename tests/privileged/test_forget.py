@@ -1,9 +1,18 @@
 """Snapshots are forgotten, their room is freed, and everything that is left comes back as it was."""
 
+import time
 from pathlib import Path
 
 from harness.history import History
 from harness.session import Commands
+
+
+def eventually(is_so, seconds=60):
+    """Waits until something is so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not become so in time"
+        time.sleep(0.1)
 
 
 def du(daemon, user):
@@ -15,10 +24,12 @@ def du(daemon, user):
 def test_what_is_forgotten_is_freed_and_the_rest_comes_back(commands, daemon, history, user):
     session = commands.kernel("k", cwd=user.mkdir(user.home / "work"))
     kernel = session.kernel
-    kernel.run("import os, hashlib")
+    # Mapped and filled in place: what the allocator leaves behind of an older state would be part of a newer one.
+    kernel.run("import os, hashlib, mmap; data = mmap.mmap(-1, 16 << 20)")
     commits, sums = [], []
     for step in range(5):
-        kernel.run(f"step = {step}; data = os.urandom(16 << 20); open('f', 'w').write(str(step))")
+        kernel.run("for at in range(0, 16 << 20, 1 << 16): data[at : at + (1 << 16)] = os.urandom(1 << 16)")
+        kernel.run(f"step = {step}; open('f', 'w').write(str(step))")
         sums.append(kernel.value("hashlib.sha1(data).hexdigest()"))
         commits.append(session.snapshot("--files", "tree")["commit"])
     before = du(daemon, user)
@@ -78,9 +89,30 @@ def test_a_branch_outlives_what_it_came_from(commands, history):
     session.rollback(later)
 
 
+def test_a_policy_keeps_what_it_must(commands, history, user):
+    session = commands.kernel("k", cwd=user.mkdir(user.home / "work"))
+
+    def taken(**body):
+        return history.job(f"/v1/sessions/{session.id}/snapshot", {"variables": False, **body})["commit"]
+
+    asked_for = taken()
+    automatic = [taken(reason="after-cell") for _ in range(3)]
+    labelled = taken(reason="after-cell", label="look")
+    tagged = taken(reason="interval", tag="good")
+    history.patch(session, policy={"keep": {"last": 2, "hourly": 0, "daily": 0}})
+    automatic += [taken(reason="before-cell") for _ in range(3)]
+    # The newest is a thread's head, and counts for nothing: the two before it are the newest that could go.
+    expected = [automatic[5], automatic[4], automatic[3], tagged, labelled, asked_for]
+    eventually(lambda: [commit["id"] for commit in history.of(session)["commits"]] == expected)
+    for commit in (asked_for, tagged, labelled):
+        session.rollback(commit)
+        session.kernel.ready()
+        assert session.kernel.value("6 * 7") == 42
+
+
 def test_nobody_reaches_the_history_of_others(daemon, make_user):
     one, other = make_user(), make_user()
-    commit = Commands(daemon, one).start("mine", "sleep", "1000").snapshot("--tag", "mine")["commit"]
+    commit = Commands(daemon, one).start("work", "sleep", "1000").snapshot("--tag", "mine")["commit"]
     theirs = History(daemon, other)
     for target in (f"/v1/commits/{commit}", f"/v1/commits/{commit}/notebook", "/v1/commits/mine"):
         assert theirs.ask("GET", target, status=404)["code"] == "IJ-L061"

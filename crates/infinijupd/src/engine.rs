@@ -76,6 +76,13 @@ fn able(engine: &Engine, by: &Caller) -> Outcome<lifecycle::Caller> {
     engine.unable().map_or_else(|| caller(by), |error| Err(error.into()))
 }
 
+/// There is one automatic snapshot more: another may go by the session's policy.
+fn tidy_after(engine: &Engine, session: &str) {
+    if let Ok(session) = lifecycle::SessionId::try_from(session.to_owned()) {
+        Operations::tidy(engine, &session);
+    }
+}
+
 impl Operations for Engine {
     fn version(&self) -> Version {
         Version {
@@ -205,6 +212,9 @@ impl Operations for Engine {
             along: along(request.label, request.notebook, request.cell, request.variables),
         };
         let taken = Self::snapshot(self, &able(self, by)?, which, &request, &Steps(progress))?;
+        if request.reason.is_some() {
+            tidy_after(self, which);
+        }
         let not_captured =
             |one: lifecycle::NotCapturedView| Uncaptured { path: one.path.into(), reason: one.reason };
         Ok(SnapshotOutcome {
@@ -231,6 +241,7 @@ impl Operations for Engine {
         let RollbackRequest { to, force, files, note, notebook } = request;
         let request = lifecycle::RollbackRequest { to, force, files, note, notebook };
         let done = Self::rollback(self, &able(self, by)?, which, &request, &Steps(progress))?;
+        tidy_after(self, which);
         Ok(RollbackOutcome {
             commit: done.commit.to_string(),
             automatic: done.automatic.map(|commit| commit.to_string()),

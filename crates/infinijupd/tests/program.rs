@@ -130,7 +130,10 @@ fn without_criu_it_lists_and_refuses_with_the_reason() {
     assert!(reason.as_str().unwrap().to_lowercase().contains("criu"), "{version}");
 
     assert_eq!(place.send("GET", "/v1/sessions", ""), (200, serde_json::json!({ "sessions": [] })));
-    assert_eq!(place.send("GET", "/v1/history", ""), (200, serde_json::json!({ "commits": [] })));
+    assert_eq!(
+        place.send("GET", "/v1/history", ""),
+        (200, serde_json::json!({ "commits": [], "threads": [] }))
+    );
     let (status, doctor) = place.send("GET", "/v1/doctor", "");
     assert_eq!((status, &doctor["works"]), (200, &Value::Bool(false)));
 
