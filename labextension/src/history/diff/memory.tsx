@@ -43,8 +43,12 @@ export function Files(props: {
                 <th scope="row">
                   <code>{path}</code>
                 </th>
-                <td>{bytes(file.before_bytes)}</td>
-                <td>{bytes(file.after_bytes)}</td>
+                <td className="jp-InfinijupDiff-number">
+                  {bytes(file.before_bytes)}
+                </td>
+                <td className="jp-InfinijupDiff-number">
+                  {bytes(file.after_bytes)}
+                </td>
                 <td>
                   <ChangeMark change={file.change} trans={trans} />
                 </td>
@@ -87,6 +91,7 @@ export function Memory(props: {
         <Table
           trans={trans}
           items={memory}
+          first={20}
           columns={[
             trans.__('Mapping'),
             trans.__('Process'),
@@ -100,8 +105,12 @@ export function Memory(props: {
                 <code>{plain(it.name)}</code>
               </th>
               <td>{it.pid}</td>
-              <td>{size(it.end - it.start)}</td>
-              <td>{size(it.changed_bytes)}</td>
+              <td className="jp-InfinijupDiff-number">
+                {size(it.end - it.start)}
+              </td>
+              <td className="jp-InfinijupDiff-number">
+                {size(it.changed_bytes)}
+              </td>
               <td>
                 <ChangeMark change={it.change} trans={trans} />
               </td>

@@ -5,7 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
 import type { Change } from '../../wire';
 
-/** So many rows of a table are shown at first. */
+/** So many rows of a table are shown at first, if nothing else is said. */
 const SHOWN = 100;
 
 function changeText(change: Change, trans: TranslationBundle): string {
@@ -56,12 +56,14 @@ export function Nothing(props: { children: string }): JSX.Element {
 export function Table<T>(props: {
   columns: string[];
   items: readonly T[];
+  /** How many rows are shown at first. */
+  first?: number;
   row: (item: T) => JSX.Element;
   trans: TranslationBundle;
 }): JSX.Element {
   const { items, trans } = props;
   const [all, setAll] = React.useState(false);
-  const shown = all ? items : items.slice(0, SHOWN);
+  const shown = all ? items : items.slice(0, props.first ?? SHOWN);
   return (
     <>
       <table className="jp-InfinijupDiff-table">
