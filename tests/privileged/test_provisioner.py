@@ -102,8 +102,8 @@ def test_restart_keeps_session_history_and_ports(jupyter, user, daemon, now):
 
 def test_a_crash_is_mended_by_the_restarter_in_the_same_session(jupyter, daemon):
     kernel = jupyter.kernel()
-    kernel.send("run", code="import os; os._exit(3)")
-    until("the restarter has seen it", lambda: jupyter.wait(jupyter.send("look", kernel_id=kernel.id))["restarts"] == 1, 30, 0.1)
+    kernel.run("import os, threading; threading.Timer(0.2, os._exit, [3]).start()")
+    until("the restarter has seen it", lambda: kernel.look()["restarts"] == 1, 30, 0.1)
     kernel.do("ready")
     seen = kernel.look()
     assert (seen["alive"], seen["session_id"], seen["ports"]) == (True, kernel.session, kernel.first_look["ports"])
