@@ -4,6 +4,8 @@ import pytest
 from harness import proc
 from harness.wire import request
 
+pytestmark = pytest.mark.timeout(400)
+
 # What the magic does, as small as it can be: asks by a message on iopub, and hears answers on the control channel.
 ASK = """
 import time, uuid
@@ -31,8 +33,12 @@ def activity(session):
     return session.view()["activity"] or {"state": None}
 
 
-def until(what, session, state, seconds=30):
-    proc.until(what, lambda: activity(session)["state"] == state, seconds=seconds)
+# How long anything may take where many tests run at once.
+LONG = 90
+
+
+def until(what, session, state):
+    proc.until(what, lambda: activity(session)["state"] == state, seconds=LONG)
 
 
 def policy(session, **policy):
@@ -91,7 +97,7 @@ def test_a_notebook_asks_and_is_answered(session):
     # Back to the moment in which it waited for the answer: it hears that it lives again, and with what note.
     kernel.run("x = 2")
     kernel.send(f"ask('restore', to='{commit}', note='hello')")
-    proc.until("it went back", lambda: session.view()["head"] != commit and session.view()["operation"] is None)
+    proc.until("it went back", lambda: session.view()["head"] != commit and session.view()["operation"] is None, seconds=LONG)
     kernel.ready()
     assert kernel.value("x") == 1
     assert kernel.value("(taken['id'], taken['result']['restored'], taken['result']['note'])") == ("*", commit, "hello")
@@ -100,7 +106,7 @@ def test_a_notebook_asks_and_is_answered(session):
 def test_a_branch_and_a_sleeper_hear_that_they_live_again(session):
     session.kernel.run(ASK)
     session.kernel.send("x = 1; answer = ask('snapshot')")
-    proc.until("the snapshot is there", lambda: session.view()["head"])
+    proc.until("the snapshot is there", lambda: session.view()["head"], seconds=LONG)
     session.kernel.ready()
     head = session.view()["head"]
     branch, _ = session.branch("twin", "--from", head)
@@ -110,30 +116,68 @@ def test_a_branch_and_a_sleeper_hear_that_they_live_again(session):
     assert session.view()["activity"] is None
     session.resume()
     session.kernel.ready()
-    proc.until("it hears", lambda: session.kernel.value("[a['id'] for a in heard]") == ["*"])
+    proc.until("it hears", lambda: session.kernel.value("[a['id'] for a in heard]") == ["*"], seconds=LONG)
 
 
-def test_snapshots_by_time_between_cells_and_only_if_something_ran(session, user):
+def test_snapshots_by_time_between_cells_or_in_one_that_does_not_end(session, user):
     kernel = session.kernel
     policy(session, snapshot_every_s=1)
     kernel.run("x = 1")
-    proc.until("a snapshot", lambda: [c["reason"] for c in commits(session)] == ["interval"])
-    # Nothing runs: nothing more. What would have come has come when the next one is there.
+    proc.until("a snapshot", lambda: commits(session), seconds=LONG)
     cell = kernel.send("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")
     until("it is busy", session, "busy")
-    assert len(commits(session)) == 1
+    before = len(commits(session))
+    proc.until("one in the midst of the cell", lambda: len(commits(session)) > before, seconds=LONG)
+    assert activity(session)["state"] == "busy"
     (user.home / "work/go").touch()
     kernel.finish(cell)
-    proc.until("another", lambda: len(commits(session)) == 2)
     assert {c["reason"] for c in commits(session)} == {"interval"}
+    assert all(c["automatic"] for c in commits(session))
 
 
 def test_a_kernel_that_rests_is_snapshotted_and_then_sleeps(session):
-    policy(session, snapshot_after_idle_s=1, suspend_after_idle_s=4, suspend_only_gpu=False)
+    policy(session, snapshot_after_idle_s=1, suspend_after_idle_s=15, suspend_only_gpu=False)
     session.kernel.run("x = 41")
-    proc.until("it sleeps", lambda: session.state == "suspended", seconds=60)
+    proc.until("it sleeps", lambda: session.state == "suspended", seconds=LONG)
     assert [c["reason"] for c in commits(session)] == ["suspend", "idle"]
     policy(session)
     session.resume()
     session.kernel.ready()
     assert session.kernel.value("x + 1") == 42
+
+
+def with_variables(session):
+    """A snapshot that has them. A kernel that does not answer in a moment is snapshotted without, and here it may be slow."""
+
+    def take():
+        commit = session.snapshot()["commit"]
+        status, view = session.commands.user.request(session.commands.daemon, "GET", f"/v1/commits/{commit}")
+        assert status == 200, view
+        return commit if view["has_variables"] else None
+
+    return proc.until("a snapshot with variables", take, seconds=LONG)
+
+
+def test_snapshots_carry_variables_of_a_kernel_between_cells(session, user):
+    kernel, daemon = session.kernel, session.commands.daemon
+    kernel.run("x = 1; text = 'abc'; gone = [1]")
+    first = with_variables(session)
+    kernel.run("x = 'now a text'; del gone; new = {}")
+    second = with_variables(session)
+
+    def found(commit):
+        status, answer = user.request(daemon, "GET", f"/v1/commits/{commit}/variables")
+        assert status == 200, answer
+        return {one["name"]: (one["type"], one["summary"]) for one in answer["variables"]}
+
+    assert found(first) == {"x": ("int", "1"), "text": ("str", "'abc'"), "gone": ("list", "1 items")}
+    _, diff = user.request(daemon, "GET", f"/v1/diff?a={first}&b={second}")
+    assert {(one["name"], one["change"]) for one in diff["variables"]} == {("x", "changed"), ("gone", "removed"), ("new", "added")}
+
+    # In the midst of a cell nobody is asked, and nobody waits.
+    cell = kernel.send("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")
+    until("it is busy", session, "busy")
+    third = session.snapshot()["commit"]
+    assert user.request(daemon, "GET", f"/v1/commits/{third}")[1]["has_variables"] is False
+    (user.home / "work/go").touch()
+    kernel.finish(cell)
