@@ -243,8 +243,10 @@ export async function askDelete(
   const tagged = commits.some(
     commit => typeof commit !== 'string' && commit.tags.length > 0
   );
-  const after = trans.__(
-    'They leave the history, and their space is given back with the next clean-up. This cannot be undone.'
+  const after = trans._n(
+    'It leaves the history, and its space is given back with the next clean-up. This cannot be undone.',
+    'They leave the history, and their space is given back with the next clean-up. This cannot be undone.',
+    commits.length
   );
   const result = await showDialog({
     title: trans._n(
@@ -255,9 +257,13 @@ export async function askDelete(
     body: new ListBody(
       'delete',
       trans,
-      trans.__('These snapshots will be deleted:'),
+      trans._n(
+        'This snapshot will be deleted:',
+        'These snapshots will be deleted:',
+        commits.length
+      ),
       commits.map(nameOf),
-      tagged ? `${after} ${trans.__('Their tags go with them.')}` : after
+      tagged ? `${after} ${trans.__('Tags go too.')}` : after
     ),
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),

@@ -60,13 +60,7 @@ export class Restorer {
     if (!chosen) {
       return null;
     }
-    return this._restore(
-      target,
-      commit,
-      chosen === 'both' ? content : null,
-      chosen,
-      false
-    );
+    return this._restore(target, commit, content, chosen, false);
   }
 
   private async _restore(
@@ -93,7 +87,8 @@ export class Restorer {
         });
         if (panel && !panel.isDisposed) {
           // The kernel is back whatever happens to the document.
-          await this._document(panel, content).catch(error => {
+          const wanted = mode === 'both' ? content : null;
+          await this._document(panel, wanted).catch(error => {
             answer.warnings = [
               ...(answer.warnings ?? []),
               trans.__(
@@ -106,7 +101,7 @@ export class Restorer {
         return answer;
       },
       end: answer => ({
-        message: this._said(commit, answer, !!content),
+        message: this._said(commit, answer, mode === 'both' && !!content),
         type: answer.warnings?.length ? 'warning' : 'success',
         actions: answer.automatic
           ? [this._undo(target, answer.automatic, mode)]
@@ -129,7 +124,7 @@ export class Restorer {
     if (outcome) {
       void wait.event(EVENT_LATER).then(event => {
         if (event && panel && !panel.isDisposed) {
-          void this._goOn(panel, event);
+          void this._goOn(panel, event, content);
         }
       });
     } else {
@@ -292,7 +287,11 @@ export class Restorer {
   }
 
   /** Lets the cell that the kernel goes on with go on in the page. */
-  private async _goOn(panel: NotebookPanel, event: IRestored): Promise<void> {
+  private async _goOn(
+    panel: NotebookPanel,
+    event: IRestored,
+    known: ReadonlyJSONObject | null = null
+  ): Promise<void> {
     const rejoined = this._rejoined.get(event.kernelId);
     if (!rejoined) {
       return;
@@ -301,8 +300,10 @@ export class Restorer {
     const cellId = rejoined.running.cell_id;
     if (cellId && event.notebook) {
       try {
-        const content = await this._deps.model.api.notebook(event.commit);
-        outputs = outputsOf(content, cellId);
+        outputs = outputsOf(
+          known ?? (await this._deps.model.api.notebook(event.commit)),
+          cellId
+        );
       } catch {
         // Then what the cell shows stays, and some of it comes again.
       }
