@@ -56,7 +56,7 @@ export function titleOf(
   const target = backTo(commit);
   if (target) {
     const to = bearings.byId.get(target);
-    const name = to?.label || to?.message || to?.tags[0];
+    const name = to && (to.label || to.tags[0] || to.message || cellText(to));
     return trans.__(
       'Restored to %1',
       name ? firstLine(name, 60) : shortId(target)
@@ -82,7 +82,8 @@ export function figures(
 ): string[] {
   const texts: string[] = [];
   const { new_bytes: added, vram_bytes: vram, frozen_us: pause } = commit;
-  if (typeof added === 'number') {
+  // A rollback adds nothing: it is the snapshot that it went back to.
+  if (added) {
     texts.push(trans.__('+%1 / %2', size(added), size(commit.bytes)));
   } else if (commit.bytes > 0) {
     texts.push(size(commit.bytes));

@@ -181,6 +181,15 @@ describe('sentences', () => {
 
   it('name a rollback by where it went', () => {
     assert.equal(titleOf(commits[0], bearings, trans), 'Restored to Epoch 3');
+    const cell = { number: 1, source: 'x = 1' };
+    const plain = takeBearings(
+      [commits[0], commit('a', [], { cell })],
+      [],
+      null
+    );
+    assert.equal(titleOf(commits[0], plain, trans), 'Restored to [1] x = 1');
+    const alone = takeBearings([commits[0]], [], null);
+    assert.equal(titleOf(commits[0], alone, trans), 'Restored to a');
   });
 
   it('read a card out', () => {
