@@ -21,6 +21,8 @@ from infinijup.serverextension.hub import KERNEL_ID, KERNEL_NAME, PATH, Hub
 
 SESSION_ID, TYPE, NAME, ROOT = "jupyter.session_id", "jupyter.type", "jupyter.name", "jupyter.root"
 LIVING = ("running", "suspended", "starting")
+# In the names that JupyterLab makes up.
+_VIRTUAL = "-jvsn-"
 
 
 class Keeper:
@@ -121,13 +123,17 @@ class Keeper:
 
     def labels(self, model: dict[str, Any]) -> dict[str, str]:
         """Of a Jupyter session."""
-        return {
-            SESSION_ID: model["id"],
-            PATH: model.get("path") or "",
-            NAME: model.get("name") or "",
-            TYPE: model.get("type") or "notebook",
-            ROOT: self.root,
-        }
+        labels = {SESSION_ID: model["id"], NAME: model.get("name") or "", TYPE: model.get("type") or "notebook", ROOT: self.root}
+        path = self.real_path(model)
+        return labels if path is None else {**labels, PATH: path}
+
+    def real_path(self, model: dict[str, Any]) -> str | None:
+        """The document of a Jupyter session. JupyterLab begins with a name that only looks like a path, and gives the path soon after."""
+        path, kind = model.get("path") or "", model.get("type") or "notebook"
+        if kind != "notebook" or not hasattr(self.contents, "_get_os_path"):
+            return None if _VIRTUAL in path else path
+        beside = os.path.join(os.path.dirname(path), os.path.basename(model.get("name") or ""))
+        return next((place for place in (path, beside) if self.document(place)), None)
 
     def _follow(self, model: dict[str, Any] | None) -> None:
         kernel_id = ((model or {}).get("kernel") or {}).get("id")
@@ -136,7 +142,7 @@ class Keeper:
         session, labels = self.hub.session_id(kernel_id), self.labels(model)
         has = (self.hub.views.get(session) or {}).get("labels") or {}
         change: dict[str, Any] = {"labels": {**labels, KERNEL_ID: kernel_id}}
-        if document := self.document(model.get("path") or "", labels[TYPE]):
+        if document := self.document(labels.get(PATH, ""), labels[TYPE]):
             change["notebook"] = to_wire(document)
         if any(has.get(name) != value for name, value in change["labels"].items()):
             self.hub.spawn(self.hub.patch(session, change))

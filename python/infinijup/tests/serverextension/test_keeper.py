@@ -71,6 +71,16 @@ async def test_a_rename_is_followed(notebook, extension, jp_fetch, daemon, until
     assert view["notebook"] == str(jp_root_dir / "b.ipynb") and view["labels"]["jupyter.session_id"] == model["id"]
 
 
+async def test_a_name_that_only_looks_like_a_path_is_not_one(notebook, extension, jp_fetch, daemon, until):
+    """As JupyterLab begins: the path comes with a second request."""
+    await notebook()
+    model = {"path": "a.ipynb-jvsn-1234", "name": "a.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
+    answer = await jp_fetch("api", "sessions", method="POST", body=json.dumps(model), request_timeout=90)
+    session = extension.hub.session_id(json.loads(answer.body)["kernel"]["id"])
+    await until("it is labelled", lambda: "jupyter.session_id" in daemon.sessions[session]["labels"])
+    assert daemon.sessions[session]["labels"]["jupyter.path"] == "a.ipynb"
+
+
 async def test_culling_suspends(notebook, extension, jp_serverapp, daemon):
     model = await notebook()
     manager = jp_serverapp.kernel_manager
