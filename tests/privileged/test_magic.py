@@ -43,12 +43,13 @@ def test_snapshot_mark_log_tag_and_status(kernel, daemon):
     assert answer["status"] == "error" and "good" in answer["evalue"]
 
 
-def test_restore_to_a_tag(kernel):
+@pytest.mark.parametrize("name", ["tag=one", 'label="one more"'])
+def test_restore_to_a_tag_or_label(kernel, name):
     kernel.run("x = 1")
-    kernel.run("%infinijup snapshot tag=one")
+    kernel.run(f"%infinijup snapshot {name}")
     kernel.run("x = 2")
     # This cell is cut off: the process that asks does not live to see the answer.
-    kernel.do("begin", code="%infinijup restore one")
+    kernel.do("begin", code=f"%infinijup restore {name.partition('=')[2]}")
     wait_for_restore(kernel, "x", "1")
 
 

@@ -17,6 +17,8 @@ from infinijup.asking import AskError, Line, Restored, Unheard
 # Seconds of running. The long one is for snapshots of much memory; an interrupt ends it earlier.
 _SHORT, _LONG = 10.0, 6 * 3600.0
 _FRESH = 5.0
+# The daemon's code for an expression that leads to no snapshot, and how far back labels are looked for.
+_NO_SNAPSHOT, _SEARCHED = "IJ-L061", 1000
 _LINE = re.compile(r"\s*(?:\w+\s*=\s*)?(?P<kind>%%?)infinijup\s+(?P<words>.*)")
 
 _magics: "InfinijupMagics | None" = None
@@ -108,6 +110,19 @@ class InfinijupMagics(Magics):
         sys.stderr.flush()
         return self.ask(do, _LONG, **arguments)
 
+    def ask_about(self, do: str, key: str, arguments: dict[str, Any]) -> Any:
+        """The same for what names a snapshot as `key`. What the daemon does not know may be a label: of the newest that has it."""
+        try:
+            return self.ask_long(do, **arguments)
+        except AskError as error:
+            if error.code != _NO_SNAPSHOT or arguments.get(key) is None:
+                raise
+            commits = self.ask("log", limit=_SEARCHED)["commits"]
+            found = next((commit["id"] for commit in commits if commit.get("label") == arguments[key]), None)
+            if found is None:
+                raise
+            return self.ask(do, _LONG, **{**arguments, key: found})
+
     def do_status(self) -> Answer:
         view = self.ask("status")
         head = view.get("head")
@@ -151,10 +166,10 @@ class InfinijupMagics(Magics):
 
     def do_restore(self, to: str, force: bool = False, no_files: bool = False) -> Answer:
         # If it is done, nobody is left to hear so: this process ends, and the one of the snapshot goes on.
-        return Answer(self.ask_long("restore", to=to, force=force, files=not no_files) or {})
+        return Answer(self.ask_about("restore", "to", {"to": to, "force": force, "files": not no_files}) or {})
 
     def do_branch(self, **given: str) -> Answer:
-        answer = self.ask_long("branch", **given)
+        answer = self.ask_about("branch", "from", given)
         self.forget_names()
         for branch in answer["branches"]:
             print(f"branch {branch['session']['name']} goes on from {branch['commit'][:12]}")
@@ -164,7 +179,7 @@ class InfinijupMagics(Magics):
         return Answer(self.ask_long("suspend") or {})
 
     def do_tag(self, name: str, commit: str | None = None, move: bool = False) -> Answer:
-        tagged = self.ask("tag", name=name, commit=commit, move=move)
+        tagged = self.ask_about("tag", "commit", {"name": name, "commit": commit, "move": move})
         self.forget_names()
         print(f"{name} is {tagged['id'][:12]}")
         return Answer(tagged)

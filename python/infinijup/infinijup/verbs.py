@@ -136,7 +136,7 @@ def help_text(name: str | None = None) -> str:
                 "%infinijup VERB …",
                 *lines,
                 "",
-                "A snapshot is named by its id or the beginning of it, a tag, or `NAME~N`, the Nth before that.",
+                "A snapshot is named by its id or the beginning of it, a tag, a label, or `NAME~N`, the Nth before that.",
             ]
         )
     verb = VERBS.get(name) or _verb(name, False)

@@ -68,6 +68,15 @@ def test_a_refusal_is_an_error_without_a_traceback(kernel):
     assert reply["traceback"] == ["infinijup: the tag `good` is taken [IJ-C013]\nchoose another name"]
 
 
+def test_a_label_leads_to_the_newest_snapshot_that_has_it(kernel):
+    unknown = ("IJ-L061", "no snapshot `<b>one</b>`", None)
+    kernel.answers["tag"] = lambda asked: LOGGED if asked["commit"] == COMMIT else unknown
+    printed, reply = kernel.run("%infinijup tag best commit='<b>one</b>'")
+    assert reply["status"] == "ok" and printed == f"best is {COMMIT[:12]}\n"
+    _, reply = kernel.run("%infinijup tag best commit=other")
+    assert reply["status"] == "error" and "no snapshot" in reply["evalue"]
+
+
 def test_mistakes_ask_nobody(kernel):
     _, reply = kernel.run("%infinijup snapshto")
     assert "did you mean `snapshot`" in reply["evalue"]
