@@ -2,7 +2,8 @@
  * What opening a notebook offers.
  *
  * After a crash of the kernel, the server or the machine, a notebook's session is still there with its snapshots, but
- * without processes. Opening the notebook then asks the server once whether there is something to come back to.
+ * without processes. Opening the notebook then asks the server once whether there is something to come back to; so does
+ * a kernel that crashes under an open notebook.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
@@ -10,7 +11,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDeps } from './actions/deps';
 import type { Restorer } from './actions/restore';
 import { cut, nameOf, time } from './format';
+import type { IRestored, Model } from './model';
 import { asApiError } from './model';
+import { kernelOf } from './notebooks';
 import { showError } from './notify';
 import { CommandIDs } from './tokens';
 import type { Offer } from './wire';
@@ -19,6 +22,16 @@ import type { Offer } from './wire';
 export function makeOffers(deps: IDeps, restorer: Restorer): void {
   const { tracker } = deps.notebooks;
   const opened = (panel: NotebookPanel) => {
+    // A kernel that crashes while its notebook is open is started anew by Jupyter, in the same session.
+    let crashed = false;
+    panel.sessionContext.statusChanged.connect((_, status) => {
+      if (status === 'autorestarting') {
+        crashed = true;
+      } else if (status === 'idle' && crashed) {
+        crashed = false;
+        void ask(deps, restorer, panel);
+      }
+    });
     void panel.sessionContext.ready
       .then(() => ask(deps, restorer, panel))
       .catch(() => undefined); // a notebook that was closed at once, or has no kernel
@@ -67,10 +80,32 @@ async function ask(
       ]
     }
   );
-  panel.disposed.connect(() => Notification.dismiss(id));
+  const withdraw = () => {
+    Notification.dismiss(id);
+    model.restored.disconnect(onRestored);
+    model.changed.disconnect(onChanged);
+  };
+  // Somebody was faster: another page, the magic, a cell that woke it.
+  const onRestored = (_: Model, { kernelId }: IRestored) => {
+    if (kernelId === kernelOf(panel)) {
+      withdraw();
+    }
+  };
+  const onChanged = (_: Model, kernelId: string) => {
+    if (
+      reason === 'suspended' &&
+      kernelId === kernelOf(panel) &&
+      model.state(kernelId).session?.state === 'running'
+    ) {
+      withdraw();
+    }
+  };
+  model.restored.connect(onRestored);
+  model.changed.connect(onChanged);
+  panel.disposed.connect(withdraw);
 
   async function accept(): Promise<void> {
-    const target = deps.notebooks.target(panel);
+    const target = panel.isDisposed ? null : deps.notebooks.target(panel);
     if (!target) {
       return;
     }
