@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# The product as people touch it: JupyterLab in Chromium, the daemon, CRIU, the stand-in for GPUs (tests/e2e). Pictures of what the
+# pages looked like are kept in target/e2e, or where INFINIJUP_ARTEFACTS says.
+
+browser() {
+    local programs
+    need_programs "JupyterLab in a browser" || return
+    check "Python of the GPU's clients is installed" 900 scripts/gpu-python.sh || return
+    need_wheel "JupyterLab in a browser" || return
+    end_to_end "kernels of Jupyter" "$LAB/bin/python" 15 test_provisioner.py test_other_kernels.py test_magic.py
+    programs=$(realpath "${CARGO_TARGET_DIR:-target}/release")
+    export INFINIJUP_ARTEFACTS=${INFINIJUP_ARTEFACTS:-$PWD/target/e2e}
+    check_tests "JupyterLab in a browser" 1500 count_pytest 20 env -C tests/e2e INFINIJUP_TESTS_REQUIRED=1 \
+        INFINIJUP_PROGRAMS="$programs" INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu PYTHONDONTWRITEBYTECODE=1 "$LAB/bin/python" -m pytest
+    printf 'screenshots: %s\n' "$INFINIJUP_ARTEFACTS"
+}
+
+browser
