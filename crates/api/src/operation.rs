@@ -36,15 +36,20 @@ pub struct SnapshotRequest {
     /// A command that runs in the session before it is frozen; the snapshot is given up if it fails.
     pub quiesce: Option<Vec<Text>>,
     /// Why: `before-cell`, `after-cell`, `interval`, `idle`, `before-restart`, `before-shutdown`; `manual` if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What to call this moment; the session's `mark` if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The document as it is in the editor, at most 64 MiB. If not given, the file that the session names as its notebook
     /// is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub notebook: Option<String>,
     /// The cell that ran last, or is about to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cell: Option<CellNote>,
     /// Whether variables are asked for, if the kernel can say; yes if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub variables: Option<bool>,
 }
 
@@ -159,12 +164,16 @@ pub struct SuspendRequest {
     /// What it is, for the history.
     pub message: Option<String>,
     /// What to call this moment; the session's `mark` if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The document as it is in the editor.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub notebook: Option<String>,
     /// The cell that ran last.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cell: Option<CellNote>,
     /// Whether variables are asked for, if the kernel can say; yes if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub variables: Option<bool>,
 }
 

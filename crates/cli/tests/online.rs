@@ -367,6 +367,26 @@ fn history_and_diff() {
 }
 
 #[test]
+fn forget_says_what_had_to_stay_and_gc_what_became_free() {
+    let outcome = json!({
+        "type": "forget", "forgotten": [BEFORE],
+        "kept": [{"commit": COMMIT, "reason": "it is the newest snapshot of session analysis"}]
+    });
+    let (asked, ran, line) = both_jobs("forget", outcome, &["forget", "analysis~1", "analysis", "--force"]);
+    assert_eq!(asked.path, "/v1/forget");
+    assert_eq!(asked.body, json!({"commits": ["analysis~1", "analysis"], "force": true}));
+    assert_eq!(ran.out, "forgot 01c36f8436eb\n");
+    assert_eq!(ran.err, "warning: f26f289a073f stays: it is the newest snapshot of session analysis\n");
+    assert_eq!(line["kept"][0]["commit"], COMMIT);
+
+    let outcome = json!({"type": "gc", "freed_bytes": 33_554_432, "commits": 1, "objects": 104});
+    let (asked, ran, line) = both_jobs("gc", outcome, &["gc"]);
+    assert_eq!(asked.path, "/v1/gc");
+    assert_eq!(ran.out, "freed 32.0 MiB: 104 objects of 1 snapshot\n");
+    assert_eq!(line["commits"], 1);
+}
+
+#[test]
 fn events_are_told_one_by_one() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start(&sandbox, |asked, _| match asked.path.as_str() {

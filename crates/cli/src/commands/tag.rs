@@ -23,7 +23,11 @@ struct Change<'a> {
 pub(crate) fn run(context: &Context, args: &TagArgs) -> Result<()> {
     // Without a store of one's own, what is meant are the snapshots that the daemon keeps.
     if !context.has_store() {
-        return online::prune::tag(&Online::new(context)?, args);
+        match online::prune::tag(&Online::new(context)?, args) {
+            // Neither is there: that there is no store is what is said then.
+            Err(error) if matches!(error.downcast_ref(), Some(CliError::NoDaemon { .. })) => {}
+            done => return done,
+        }
     }
     let store = context.open()?;
     let Some(name) = &args.name else { return list(context, &store) };

@@ -1,7 +1,7 @@
 //! `diff`
 
 use anyhow::Result;
-use api::{Change, Diff, FileDiff, MappingDiff, ProcessDiff};
+use api::{Change, Diff, FileDiff, MappingDiff, ProcessDiff, Variable, VariableDiff};
 
 use super::client::encoded;
 use super::{Message, Online, show};
@@ -25,6 +25,7 @@ fn lines(online: &Online<'_>, diff: &Diff) -> Vec<String> {
     section("processes", diff.processes.iter().map(process).collect(), &[false, true]);
     section("memory", diff.memory.iter().map(mapping).collect(), &[false, true, true]);
     section("files", diff.files.iter().map(file).collect(), &[false, true, true]);
+    section("variables", diff.variables.iter().flatten().map(variable).collect(), &[]);
     let totals = &diff.totals;
     lines.push(format!(
         "{} of memory, {}, {}",
@@ -66,4 +67,13 @@ fn mapping(mapping: &MappingDiff) -> Vec<String> {
 fn file(file: &FileDiff) -> Vec<String> {
     let size = |bytes: Option<u64>| bytes.map(format::size).unwrap_or_default();
     vec![sign(file.change), size(file.before_bytes), size(file.after_bytes), show::text(&file.path)]
+}
+
+fn variable(variable: &VariableDiff) -> Vec<String> {
+    let told = |one: &Variable| format!("{} {}", format::safe(&one.kind), format::safe(&one.summary));
+    let change = match (&variable.before, &variable.after) {
+        (Some(before), Some(after)) => format!("{} -> {}", told(before), told(after)),
+        (before, after) => before.iter().chain(after).map(told).collect(),
+    };
+    vec![sign(variable.change), format::safe(&variable.name), change]
 }

@@ -37,7 +37,11 @@ fn line(commit: &CommitView) -> String {
         names.push_str(&format!(", tag {}", format::safe(tag)));
     }
     let first = commit.message.lines().next().unwrap_or_default();
-    let said = if first.is_empty() { format!("({})", commit.reason) } else { first.to_owned() };
+    let label = commit.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
+    let said = match format!("{label}{first}") {
+        said if said.is_empty() => format!("({})", commit.reason),
+        said => said,
+    };
     let (id, time, size) = (show::short(&commit.id), show::minute(&commit.time), format::size(commit.bytes));
     let line = format!("{id}  {time}  {size:>10}  ({names})  {}", format::safe(&said));
     Printer::width().map_or(line.clone(), |width| format::shortened(&line, width))
