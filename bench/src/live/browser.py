@@ -129,8 +129,8 @@ path => {
 OPENED = """
 () => {
   const clock = {};
-  const bar = document.querySelector('.jp-SideBar .lm-TabBar-tab[data-id="infinijup-history"]');
-  const started = new Promise(resolve => bar.addEventListener('mousedown', () => resolve(performance.now()), { capture: true, once: true }));
+  // The tab itself is drawn anew when the pointer comes over it.
+  const started = new Promise(resolve => document.addEventListener('pointerdown', () => resolve(performance.now()), { capture: true, once: true }));
   clock.done = started.then(async start => {
     const shown = () => document.querySelectorAll('[data-infinijup-panel] [data-infinijup-commit]').length > 3;
     while (!shown()) await new Promise(resolve => requestAnimationFrame(resolve));
