@@ -1,5 +1,7 @@
 """What a snapshot carries beside processes and files, and how a history is listed."""
 
+import time
+
 NOTEBOOK = '{\n "cells": [{"source": "x = 1 # ä <b>\\u2028", "id": "c1"}],\n "nbformat": 4\n}\n'
 
 
@@ -101,3 +103,31 @@ def test_tags(commands, history):
     assert commands.run("tag", "good", first).one("tag_created")["commit"] == first
     assert commands.run("tag", "--list").one("tag")["commit"] == first
     commands.run("tag", "good", "--delete")
+
+
+def test_variables_are_compared_by_name(commands, history, user):
+    session = commands.kernel("k", cwd=user.mkdir(user.home / "work"))
+
+    def taken_with_variables(code):
+        """A snapshot that knows them: the daemon has to hear the kernel, and that it is idle, first."""
+        session.kernel.run(code)
+        deadline = time.monotonic() + 60
+        while True:
+            commit = session.snapshot()["commit"]
+            if history.commit(commit)["has_variables"]:
+                return commit
+            assert time.monotonic() < deadline, "no snapshot knew the variables"
+
+    first = taken_with_variables("x = 1; gone = 'a <b>'; same = [1, 2]")
+    second = taken_with_variables("x = 2.5; new = 3; del gone")
+    names = {one["name"]: one for one in history.ask("GET", f"/v1/commits/{first}/variables")["variables"]}
+    assert names["x"]["type"] == "int" and {"gone", "same"} <= set(names)
+    changes = {one["name"]: one for one in history.ask("GET", f"/v1/diff?a={first}&b={second}")["variables"]}
+    assert {name: one["change"] for name, one in changes.items() if name in ("x", "gone", "new", "same")} == {
+        "x": "changed",
+        "gone": "removed",
+        "new": "added",
+    }
+    assert (changes["x"]["before"]["type"], changes["x"]["after"]["type"]) == ("int", "float")
+    error = history.ask("GET", "/v1/commits/k~99/variables", status=404)
+    assert error["code"] == "IJ-L061"
