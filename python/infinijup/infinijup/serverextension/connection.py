@@ -250,16 +250,21 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             if state == "busy":
                 self.ledger.began(asked)
             elif state == "idle":
-                self.ledger.ended(asked, now)
-                asyncio.get_running_loop().call_soon(self.gate.ended, asked)
+                self._end_cell(self.ledger.ended(asked, now))
         elif channel == "stdin" and kind == "input_request":
             self.ledger.asked(asked, message, now)
         elif channel in ("shell", "control"):
-            self.ledger.replied(asked, now)
+            request = self.ledger.replied(asked, now)
             if kind == "execute_reply" and _json(parts[4]).get("status") == "error":
                 self.gate.failed(asked)
-            elif kind == "kernel_info_reply":
+            self._end_cell(request)
+            if kind == "kernel_info_reply":
                 self.hub.note_kernel_info(self.kernel_id, _json(parts[4]))
+
+    def _end_cell(self, request: Request | None) -> None:
+        """The next one may go: with reply and `idle`, which come by two sockets in any order. Only the reply says whether it failed."""
+        if request is not None and request.is_answered():
+            asyncio.get_running_loop().call_soon(self.gate.ended, request.id)
 
     def emit(self, channel: str, kind: str, content: dict[str, Any], parent: dict[str, Any]) -> None:
         """To the page, in the kernel's name."""
