@@ -1,6 +1,6 @@
 //! The engine behind the trait: `lifecycle` in the words of the wire.
 //!
-//! There is nothing to decide here, only to translate; the words themselves are in [`crate::words`].
+//! There is nothing to decide here, only to translate; the words themselves are in `words`.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
