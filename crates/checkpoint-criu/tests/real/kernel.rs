@@ -1,6 +1,7 @@
 //! What CRIU learns about the kernel, with a real CRIU.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use crate::common;
@@ -8,6 +9,7 @@ use crate::common;
 #[test]
 fn the_kernel_is_learned_once() {
     let Some(criu) = common::criu() else { return };
+    let before = mounts_at_run().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let kdat = criu.learn_kernel(dir.path()).unwrap();
     assert_eq!(kdat, dir.path().join("criu.kdat"));
@@ -26,7 +28,12 @@ fn the_kernel_is_learned_once() {
         fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["criu.kdat", "criu.kdat.of"]);
-    // Only this one is asked for: the rest of the table belongs to others, whose tests run at the same time.
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains(" criu-kdat "), "what CRIU was shown as /run is seen outside:\n{mounts}");
+    assert_eq!(mounts_at_run().unwrap(), before, "what CRIU was shown as /run is seen outside");
+}
+
+/// What is mounted right at `/run`. The rest of the table belongs to others, whose tests run at the same time.
+fn mounts_at_run() -> io::Result<Vec<String>> {
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let right_there = |line: &&str| line.split(' ').nth(4) == Some("/run");
+    Ok(table.lines().filter(right_there).map(str::to_owned).collect())
 }
