@@ -18,7 +18,12 @@ async def make(hub: "Hub", kernel_id: str) -> bool:
     """Suspends one other kernel. False if there is none that could be."""
     if hub.policy.server.suspend_after_idle_s is None:
         return False
-    views = (await hub.daemon.get("/v1/sessions"))["sessions"]
+    try:
+        views = (await hub.daemon.get("/v1/sessions"))["sessions"]
+    except DaemonError as error:
+        # The cell that waits is told why it cannot run, instead of waiting for ever.
+        hub.log.info("infinijup: nobody can be asked to make room: %s", error)
+        return False
     idle = [(since, kernel) for view in views if (kernel := hub.kernel_of(view["id"])) and (since := _idle_since(hub, kernel, view))]
     for _, kernel in sorted(idle):
         if kernel == kernel_id:

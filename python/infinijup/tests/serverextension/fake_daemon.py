@@ -43,6 +43,7 @@ class FakeDaemon:
         # How many may run when another is resumed.
         self.places = 1000
         self.current = ""
+        self._ports: list[socket.socket] = []
         self._events: list[dict[str, Any]] = []
         self._streams: set[asyncio.Queue[dict[str, Any]]] = set()
         self._server: asyncio.Server | None = None
@@ -64,6 +65,8 @@ class FakeDaemon:
         await self.stop()
         for session in list(self.processes):
             await self.end(session)
+        for held in self._ports:
+            held.close()
 
     # HTTP.
 
@@ -226,13 +229,22 @@ class FakeDaemon:
 
     def connection(self, session: str) -> Path:
         file = self.directory / f"{session}.json"
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in PORTS]
-        ports = {name: bound.getsockname()[1] for name, bound in zip(PORTS, sockets, strict=True)}
-        for bound in sockets:
-            bound.close()
+        ports = {name: self.port() for name in PORTS}
         info = {"ip": "127.0.0.1", "transport": "tcp", "signature_scheme": "hmac-sha256", "key": secrets.token_hex(16), "kernel_name": ""}
         file.write_text(json.dumps({**info, **ports}))
         return file
+
+    def port(self) -> int:
+        """One that is a session's for good, also before its kernel listens and while it is suspended.
+
+        A socket that is bound and does not listen keeps it from everybody who takes any port (a client's connection too), and not from
+        the kernel, which asks for this one: both allow the address to be used again.
+        """
+        held = socket.socket()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        self._ports.append(held)
+        return held.getsockname()[1]
 
     async def spawn(self, session: str) -> None:
         view = self.sessions[session]

@@ -119,6 +119,18 @@ async def test_the_kernel_that_is_idle_longest_makes_room(notebook, page, rest, 
     assert [view["state"] for view in views] == ["running", "running", "suspended"]
 
 
+async def test_a_cell_does_not_wait_for_room_that_nobody_can_make(notebook, page, rest, daemon):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    await rest("PUT", "policy", {"policy": {"suspend_after_idle_s": 3600}})
+    await rest("POST", "suspend", {"kernel_id": kernel})
+    daemon.places = -1
+    daemon.refuse["GET /v1/sessions"] = (500, {"code": "IJ-X", "message": "no", "causes": [], "hint": None, "exit": 1})
+    answer = await opened.run("print(1)")
+    assert answer.status == "error" and "no place on the GPUs" in answer.reply["evalue"]
+
+
 async def test_a_swap_that_somebody_else_began_is_seen(notebook, page, daemon, extension, until):
     model = await notebook()
     kernel = model["kernel"]["id"]
