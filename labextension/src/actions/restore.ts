@@ -55,7 +55,9 @@ export class Restorer {
         commit,
         changes:
           panel && content ? cellChanges(contentOf(panel), content) : null,
-        busy: target.state.session?.activity?.state === 'busy'
+        busy:
+          (panel?.sessionContext.session?.kernel?.status ??
+            target.state.session?.activity?.state) === 'busy'
       }));
     if (!chosen) {
       return null;
