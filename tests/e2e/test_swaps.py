@@ -196,6 +196,9 @@ def set_readout(page, readout, value):
     page.keyboard.press("Enter")
 
 
+GIVEN_UP = "The cell that runs now is given up."
+
+
 def test_restore_by_click_while_a_cell_runs(lab, open_notebook):
     """From the panel: what runs is cut off, the panel says what is lost before, and an automatic snapshot keeps it."""
     notebook = open_notebook(lab, "click.ipynb", "x = 1", "import time\nx = 2\ntime.sleep(600)")
@@ -203,9 +206,17 @@ def test_restore_by_click_while_a_cell_runs(lab, open_notebook):
     history = History(notebook.tab).open()
     commit = snapshot(lab, notebook, label="before")
     history.wait_card("before")
+    history.action(commit, "restore")
+    dialog = notebook.tab.dialog("restore")
+    assert GIVEN_UP not in dialog.inner_text()
+    dialog.locator(".jp-mod-reject").click()
+    dialog.wait_for(state="detached", timeout=15000)
     notebook.start(1)
-    proc.until("the cell runs", notebook.running)
-    history.restore(commit, "kernel")
+    proc.until("the cell runs", lambda: notebook.running() and notebook.kernel()["status"] == "busy")
+    history.action(commit, "restore")
+    assert GIVEN_UP in notebook.tab.dialog("restore").inner_text()
+    notebook.tab.shot("given-up")
+    history.answer_restore("kernel")
     notebook.quiet(30)
     assert notebook.execute("print(x)") == "1"
     kept = [entry for entry in lab.history(notebook.path)["commits"] if entry.get("automatic")]
