@@ -11,6 +11,7 @@ import {
   showDialog
 } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { Throttler } from '@lumino/polling';
 import type { ApiError } from './api';
 import { cut } from './format';
 import type { IJobChange, Model } from './model';
@@ -19,6 +20,9 @@ import type { JobNews } from './wire';
 
 /** JupyterLab cuts longer messages. */
 const LONGEST = 140;
+
+/** The least time between two steps of a notification, in milliseconds: steps that are over sooner are not worth a look. */
+const STEP = 250;
 
 /** How long a message that needs nothing from anyone stays. */
 const SHOWN = 8000;
@@ -52,23 +56,34 @@ export async function follow<T>(
   const id = Notification.emit(operation.begin, 'in-progress', {
     autoClose: false
   });
+  let last: JobNews | null = null;
+  const moved = new Throttler(
+    () => {
+      if (last) {
+        const share = progressOf(last);
+        Notification.update({
+          id,
+          message: cut(stepLine(operation.begin, last), LONGEST),
+          ...(share === null ? {} : { progress: share })
+        });
+      }
+    },
+    { limit: STEP, edge: 'trailing' }
+  );
   const onJob = (_: Model, { kernelId, job }: IJobChange) => {
     if (
       kernelId === operation.kernelId &&
       job.state === 'running' &&
       operation.kinds.includes(job.kind ?? '')
     ) {
-      const share = progressOf(job);
-      Notification.update({
-        id,
-        message: cut(stepLine(operation.begin, job), LONGEST),
-        ...(share === null ? {} : { progress: share })
-      });
+      last = job;
+      void moved.invoke();
     }
   };
   model.jobChanged.connect(onJob);
   try {
     const result = await operation.work();
+    moved.dispose();
     const end = operation.end(result);
     Notification.update({
       id,
@@ -79,6 +94,7 @@ export async function follow<T>(
     });
     return result;
   } catch (thrown) {
+    moved.dispose();
     const error = asApiError(thrown);
     Notification.dismiss(id);
     if (!operation.handled?.(error)) {
