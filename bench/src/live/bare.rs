@@ -173,9 +173,9 @@ impl BareBox {
             // Process 1 of its namespace: all others end with it. It may have ended already.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             let begun = Instant::now();
-            let path = format!("/proc/{}", pid.as_raw_nonzero());
-            while Path::new(&path).exists()
-                && self.launcher.is_none()
+            let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+            while self.launcher.is_none()
+                && fs::read_to_string(&path).is_ok_and(|stat| !has_ended(&stat))
                 && begun.elapsed() < Duration::from_secs(10)
             {
                 std::thread::sleep(Duration::from_millis(5));
@@ -191,9 +191,51 @@ impl BareBox {
     }
 }
 
+/// Whether a process with this `/proc/PID/stat` has ended, and all of its pid namespace with it if it was process 1 there.
+///
+/// What `criu restore -d` made belongs to the machine's init, which may take a second to reap it: to wait for that would
+/// count another program's time as CRIU's. The first thread shows as a zombie while others still end, so it has to be the
+/// only one left: the last thread of a process 1 goes when everything in the namespace has gone.
+fn has_ended(stat: &str) -> bool {
+    // The name before the bracket may hold anything. proc_pid_stat(5): state is field 3, num_threads field 20.
+    let Some((_, fields)) = stat.rsplit_once(") ") else { return false };
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next();
+    let threads = fields.nth(16);
+    matches!(state, Some("Z" | "X")) && matches!(threads, Some("0" | "1"))
+}
+
 impl Drop for BareBox {
     fn drop(&mut self) {
         self.kill();
         let _ = Command::new("ip").args(["netns", "delete", &self.name]).status();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_ended;
+
+    #[test]
+    fn a_zombie_with_no_thread_left_has_ended() {
+        let stat = |state: &str, threads: u32| {
+            format!("41 (a) Z 1 (b) {state} 1 41 41 0 -1 4228364 0 0 0 0 0 0 0 0 20 0 {threads} 0 900 0 0")
+        };
+        assert!(has_ended(&stat("Z", 1)));
+        assert!(!has_ended(&stat("Z", 2)), "its other threads still end");
+        assert!(!has_ended(&stat("S", 1)));
+        assert!(!has_ended(""));
+    }
+
+    #[test]
+    fn the_kernel_says_it_so() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let begun = std::time::Instant::now();
+        let path = format!("/proc/{}/stat", child.id());
+        while !has_ended(&std::fs::read_to_string(&path).unwrap()) {
+            assert!(begun.elapsed().as_secs() < 20);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        child.wait().unwrap();
     }
 }
