@@ -10,6 +10,7 @@ these four methods of the running managers are wrapped.
 
 import logging
 import os
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
@@ -86,6 +87,14 @@ class Keeper:
                 self.hub.keep(view)
             busy = (view.get("activity") or {}).get("state") == "busy"
             kernel.execution_state = "busy" if busy else "idle"
+            self._recall_info(kernel_id, kernel)
+
+    def _recall_info(self, kernel_id: str, kernel: Any) -> None:
+        """Jupyter asks each kernel once what it is, before any page may connect; one that runs a cell would answer after it."""
+        info = self.hub.kernel_info(kernel_id)
+        if self.hub.desk(kernel_id).kernel_info:
+            kernel._kernel_info_future = Future()
+            kernel._kernel_info_future.set_result(info)
 
     async def save_session(self, session_id: str, path: str, name: str | None, kind: str | None, kernel_id: str) -> dict[str, Any]:
         """A Jupyter session under this id."""

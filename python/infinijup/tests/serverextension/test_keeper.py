@@ -52,6 +52,31 @@ async def test_a_suspended_kernel_comes_back_too(notebook, page, extension, jp_s
     assert (await again.run("print(1)")).text == "1\n"
 
 
+async def test_a_kernel_in_the_middle_of_a_cell_lets_its_page_in(notebook, page, extension, jp_serverapp, daemon, until, tmp_path):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("import pathlib, time")
+    opened.send("kernel_info_request", {})
+    (view,) = daemon.sessions.values()
+    await until("it is known what the kernel is", lambda: "jupyter.kernel_info" in view["labels"])
+    go = tmp_path / "go"
+    waits = f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)"
+    running = opened.execute(f"print('begun', flush=True)\n{waits}\nprint('ended')")
+    await until("the cell runs", lambda: running.text)
+    view["activity"] = {"state": "busy", "since": "2026-01-01T00:00:00Z"}
+    opened.close()
+    await reborn(extension, jp_serverapp)
+    assert await extension.keeper.adopt_all() == 1
+    # Not only when the cell ends, nor when Jupyter gives up after a minute.
+    again = await asyncio.wait_for(page(kernel, session=opened.session), 45)
+    again.answers = opened.answers
+    (connection,) = extension.hub.desk(kernel).connections
+    await until("it is connected", lambda: connection.settled)
+    go.touch()
+    await asyncio.wait_for(running.done.wait(), 60)
+    assert (running.status, running.text) == ("ok", "begun\nended\n")
+
+
 async def test_sessions_of_other_directories_are_left_alone(notebook, extension, jp_serverapp, daemon, until):
     await notebook()
     (view,) = daemon.sessions.values()
