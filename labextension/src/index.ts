@@ -37,6 +37,7 @@ import { HistorySource } from './source';
 import { StatusItem } from './status';
 import { CommandIDs, IInfinijup } from './tokens';
 import { addToolbarButtons } from './toolbar';
+import { endUnheardCells } from './unheard';
 
 export { IInfinijup } from './tokens';
 
@@ -103,6 +104,7 @@ const plugin: JupyterFrontEndPlugin<IInfinijup> = {
       Notification.warning(asSentence(error.message), { autoClose: 8000 });
     });
     makeOffers(deps, restorer);
+    endUnheardCells(deps);
 
     const source = new HistorySource(model);
     const aim = () => {

@@ -6,6 +6,10 @@ from harness import leftovers, proc
 from lab.history import History
 from lab.notebook import Notebook
 
+# Ticks until the test says that it may end.
+FILES = "import pathlib, time\ngo, done = pathlib.Path('go').absolute(), pathlib.Path('done').absolute()"
+LONG = "while not go.exists():\n    print('.', end='', flush=True)\n    time.sleep(0.1)\nprint(' ended')\nx = 41\ndone.touch()"
+
 
 def test_a_killed_server(own_lab, open_notebook):
     """kill -9 of the Jupyter server: the page finds its kernel again, with variables, and with a cell that went on meanwhile."""
@@ -33,6 +37,39 @@ def test_an_open_page_finds_its_kernel_again(own_lab, open_notebook):
     own_lab.start()
     notebook.connected(90)
     assert notebook.execute("print(x + 1)") == "42"
+
+
+def test_a_cell_that_ends_while_the_server_is_away(own_lab, open_notebook):
+    """Nobody heard its end: the page that finds the kernel idle ends it, says so, and works. A cell behind it too."""
+    notebook = open_notebook(own_lab, "away.ipynb", FILES, LONG, "y = x + 1")
+    notebook.run(0)
+    first, second = notebook.start(1), notebook.start(2)
+    proc.until("the cell runs", lambda: notebook.output(1))
+    own_lab.kill()
+    (own_lab.root / "go").touch()
+    proc.until("it has ended", (own_lab.root / "done").exists)
+    own_lab.start()
+    notebook.connected(90)
+    said = notebook.finish(first), notebook.finish(second)
+    assert all("The connection to the kernel was lost" in text for text in said), said
+    notebook.tab.shot("unheard")
+    assert notebook.execute("print(x)") == "41"
+
+
+def test_a_cell_that_outlasts_the_server(own_lab, open_notebook):
+    """It goes on in the page that finds it again, to its end."""
+    notebook = open_notebook(own_lab, "outlasts.ipynb", FILES, LONG)
+    notebook.run(0)
+    started = notebook.start(1)
+    proc.until("the cell runs", lambda: notebook.output(1))
+    own_lab.kill()
+    own_lab.start()
+    before = notebook.output(1)
+    proc.until("the page hears it again", lambda: len(notebook.output(1)) > len(before), 90)
+    (own_lab.root / "go").touch()
+    said = notebook.finish(started)
+    assert said.endswith(". ended") and "lost" not in said, said
+    assert notebook.execute("print(x)") == "41"
 
 
 def reboot(daemon, lab):
