@@ -7,7 +7,7 @@ use std::time::Duration;
 use cas_core::ObjectId;
 use jiff::Timestamp;
 use jupyter_bridge::InterruptMode;
-use serde::{Deserialize, Serialize};
+pub use jupyter_bridge::client::Variable;
 
 use crate::kernel_watch::Activity;
 use crate::notes::SessionPolicy;
@@ -292,22 +292,6 @@ pub struct HistoryView {
     pub commits: Vec<CommitView>,
     /// The threads that they are on, where those were asked for.
     pub threads: Vec<ThreadView>,
-}
-
-/// A variable of a kernel.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Variable {
-    /// Its name.
-    pub name: String,
-    /// The name of its type.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// How many bytes it takes.
-    #[serde(default)]
-    pub size: Option<u64>,
-    /// The beginning of what it looks like.
-    #[serde(default)]
-    pub summary: String,
 }
 
 /// A checkpoint or restore without supervision.

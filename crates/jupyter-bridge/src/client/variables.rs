@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 use crate::error::Result;
@@ -20,7 +20,7 @@ const MOST: usize = 500;
 const WIDTH: usize = 200;
 
 /// A variable of a kernel's.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Variable {
     /// Its name.
     pub name: String,

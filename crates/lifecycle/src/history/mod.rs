@@ -366,7 +366,7 @@ mod tests {
         (dir, stores)
     }
 
-    fn ada() -> User {
+    pub(super) fn ada() -> User {
         User {
             uid: 1000,
             gid: 1000,

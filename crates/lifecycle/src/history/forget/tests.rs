@@ -7,21 +7,10 @@ use cas_core::progress::Silent;
 use cas_core::verify::Depth;
 use manifest::snapshot::NotebookSection;
 use manifest::{CommitReason, Snapshot, TypedSection};
-use sandbox::User;
 
+use super::super::tests::ada;
 use super::super::{About, NewCommit, Stores};
 use super::*;
-
-fn ada() -> User {
-    User {
-        uid: 1000,
-        gid: 1000,
-        groups: vec![1000],
-        name: "ada".into(),
-        home: "/home/ada".into(),
-        shell: "/bin/sh".into(),
-    }
-}
 
 fn store() -> (tempfile::TempDir, UserStore) {
     let dir = tempfile::tempdir().unwrap();
