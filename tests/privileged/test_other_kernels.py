@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("httpx")
 
 from harness.jupyter import Jupyter, install
+from harness.needs import cannot_run
 from harness.users import PYTHON
 
 BASH = {"argv": [PYTHON, "-m", "bash_kernel", "-f", "{connection_file}"], "display_name": "Bash", "language": "bash"}
@@ -24,7 +25,7 @@ def jupyter(user, daemon):
 def kernelspec(user, name, spec, module):
     """Of a package from PyPI, as its own installer writes it."""
     if importlib.util.find_spec(module) is None:
-        pytest.skip(f"needs {module} from PyPI")
+        cannot_run(f"needs {module} from PyPI (scripts/lab-python.sh)")
     directory = user.mkdir(user.home / ".local/share/jupyter/kernels" / name)
     user.write(directory / "kernel.json", json.dumps(spec))
 
