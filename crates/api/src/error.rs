@@ -5,9 +5,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Text;
+
 /// The body of every answer that is not a success, and the `error` of a failed job.
 ///
-/// It has the fields of the command's `exit_error` line, so a client can pass it on as it is.
+/// It has the fields of the command's `exit_error` line, and `files`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// A page under `docs/errors/`; it never changes its meaning.
@@ -23,6 +25,9 @@ pub struct ErrorBody {
     pub hint: Option<String>,
     /// The exit code that a command should end with, see [`exit`].
     pub exit: u8,
+    /// The files that are in the way, at most 100 of them; missing if no files are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Text>,
 }
 
 impl fmt::Display for ErrorBody {

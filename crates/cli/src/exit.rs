@@ -182,6 +182,7 @@ mod tests {
             causes: vec!["why".into()],
             hint: Some("look".into()),
             exit,
+            files: Vec::new(),
         };
         let facts = Facts::of(&anyhow::Error::from(DaemonError(body(15))).context("outside"));
         assert_eq!(

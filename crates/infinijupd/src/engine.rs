@@ -47,8 +47,20 @@ impl From<LifecycleError> for Failure {
             causes: causes(&error).into_iter().chain(error.evidence()).collect(),
             hint: error.hint(),
             exit,
+            files: files(&error),
         };
-        Self { status, body }
+        Self { status, body: Box::new(body) }
+    }
+}
+
+/// The files that an error is about, as far as they are listed.
+fn files(error: &LifecycleError) -> Vec<Text> {
+    const LISTED: usize = 100;
+    match error {
+        LifecycleError::FilesChanged { paths } => {
+            paths.iter().take(LISTED).map(|path| path.as_path().into()).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -89,7 +101,7 @@ impl Operations for Engine {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             api: api::API_VERSION,
             criu: self.criu_version(),
-            refusal: self.unable().map(|error| Failure::from(error).body),
+            refusal: self.unable().map(|error| *Failure::from(error).body),
         }
     }
 

@@ -212,8 +212,9 @@ impl From<DaemonError> for Failure {
             causes: causes(&error),
             hint: error.hint(),
             exit: error.exit(),
+            files: Vec::new(),
         };
-        Self { status: error.status(), body }
+        Self { status: error.status(), body: Box::new(body) }
     }
 }
 

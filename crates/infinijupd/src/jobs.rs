@@ -68,7 +68,7 @@ impl JobCell {
         };
         let job = self.view();
         match job.error {
-            Some(body) => Err(Failure { status, body }),
+            Some(body) => Err(Failure { status, body: Box::new(body) }),
             None => Ok(job),
         }
     }
@@ -173,7 +173,7 @@ impl Jobs {
                 }
                 Err(failure) => {
                     job.state = JobState::Failed;
-                    job.error = Some(failure.body);
+                    job.error = Some(*failure.body);
                 }
             }
             Job { result: None, ..job.clone() }

@@ -26,8 +26,8 @@ use crate::caller::Caller;
 pub struct Failure {
     /// 4xx if the caller is to change something, 5xx otherwise.
     pub status: u16,
-    /// What the caller is told.
-    pub body: ErrorBody,
+    /// What the caller is told. In a box, for it is much larger than most of what could be answered instead.
+    pub body: Box<ErrorBody>,
 }
 
 /// The result of an operation.

@@ -38,7 +38,7 @@ impl Local {
         method: Method,
         path: &str,
         body: Option<Value>,
-    ) -> Result<Value, ErrorBody> {
+    ) -> Result<Value, Box<ErrorBody>> {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = Request::builder().method(method).uri(path).body(body).map_err(bug)?;
         request.extensions_mut().insert(ConnectInfo(Peer { uid, gid: NOBODY }));
@@ -52,13 +52,13 @@ impl Local {
     }
 
     /// Begins a job as a user, and waits for its result.
-    pub(super) async fn job(&self, uid: u32, path: &str, body: Value) -> Result<Value, ErrorBody> {
+    pub(super) async fn job(&self, uid: u32, path: &str, body: Value) -> Result<Value, Box<ErrorBody>> {
         let path = format!("{path}?wait=true");
         let mut job = self.ask(uid, Method::POST, &path, Some(body)).await?;
         Ok(job.get_mut("result").map(Value::take).unwrap_or_default())
     }
 }
 
-fn bug(error: impl std::fmt::Display) -> ErrorBody {
+fn bug(error: impl std::fmt::Display) -> Box<ErrorBody> {
     Failure::from(DaemonError::Bug { detail: format!("a request of our own: {error}") }).body
 }

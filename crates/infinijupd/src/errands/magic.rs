@@ -21,14 +21,15 @@ pub(super) async fn answer(local: &Local, asked: &Asked) -> Option<Value> {
     match run(local, asked).await {
         Ok(_) if silent => None,
         Ok(result) => Some(json!({ "id": asked.id, "ok": true, "result": result })),
-        Err(ErrorBody { code, message, causes, hint, .. }) => {
+        Err(error) => {
+            let ErrorBody { code, message, causes, hint, .. } = *error;
             let error = json!({ "code": code, "message": message, "causes": causes, "hint": hint });
             Some(json!({ "id": asked.id, "ok": false, "error": error }))
         }
     }
 }
 
-async fn run(local: &Local, asked: &Asked) -> Result<Value, ErrorBody> {
+async fn run(local: &Local, asked: &Asked) -> Result<Value, Box<ErrorBody>> {
     let (uid, session) = (asked.owner, format!("/v1/sessions/{}", asked.session));
     let mut arguments = asked.arguments.clone();
     match asked.what.as_str() {
@@ -61,7 +62,7 @@ async fn head(
     uid: u32,
     session: &str,
     arguments: &mut Map<String, Value>,
-) -> Result<(), ErrorBody> {
+) -> Result<(), Box<ErrorBody>> {
     let view = local.ask(uid, Method::GET, session, None).await?;
     match view.get("head") {
         Some(Value::String(head)) => {

@@ -13,7 +13,7 @@ use api::{
     SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest,
     Variable, Version,
 };
-use lifecycle::{Asked, Did, Errand, SessionId};
+use lifecycle::{Asked, Did, Errand, LifecycleError, SessionId};
 use serde_json::Value;
 
 use infinijupd::{Caller, Failure, Happening, Operations, Outcome, Progress};
@@ -118,8 +118,9 @@ pub(crate) fn failure(status: u16, message: &str) -> Failure {
         causes: vec!["a cause".to_owned()],
         hint: Some("a hint".to_owned()),
         exit: 14,
+        files: Vec::new(),
     };
-    Failure { status, body }
+    Failure { status, body: Box::new(body) }
 }
 
 impl Operations for Double {
@@ -259,6 +260,10 @@ impl Operations for Double {
         request: RollbackRequest,
         _: &dyn Progress,
     ) -> Outcome<RollbackOutcome> {
+        if request.to == "overwrites" && !request.force {
+            let paths = (0..150).map(|number| format!("/home/ada/{number}").into()).collect();
+            return Err(LifecycleError::FilesChanged { paths }.into());
+        }
         Ok(RollbackOutcome {
             commit: request.to,
             automatic: None,

@@ -46,6 +46,22 @@ async fn waiting_gives_the_end_or_the_error_itself() {
 }
 
 #[tokio::test]
+async fn files_in_the_way_are_listed() {
+    let daemon = Daemon::start().await;
+    let client = daemon.client();
+    daemon.double.add(me(), "mine");
+    let path = "/v1/sessions/mine/rollback?wait=true";
+    let refused = client.post(path, &json!({ "to": "overwrites" })).await;
+    assert_eq!((refused.status, refused.code().as_str()), (409, "IJ-L030"));
+    let files = refused.json()["files"].clone();
+    assert_eq!((&files[0], &files[99]), (&json!("/home/ada/0"), &json!("/home/ada/99")));
+    assert_eq!(files.as_array().map(Vec::len), Some(100), "not all that there may be");
+    // The same in the list of jobs; and `force` is the way on.
+    assert_eq!(client.get("/v1/jobs").await.json()["jobs"][0]["error"]["files"], files);
+    assert_eq!(client.post(path, &json!({ "to": "overwrites", "force": true })).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_job_that_panics_is_a_failed_job() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
