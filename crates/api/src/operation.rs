@@ -163,6 +163,9 @@ pub struct BranchOutcome {
 pub struct SuspendRequest {
     /// What it is, for the history.
     pub message: Option<String>,
+    /// Why: `idle` if nobody asked for it, so that the snapshot is an automatic one; `suspend` if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What to call this moment; the session's `mark` if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,

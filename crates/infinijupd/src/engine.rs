@@ -294,6 +294,7 @@ impl Operations for Engine {
     ) -> Outcome<SuspendOutcome> {
         let request = lifecycle::SuspendRequest {
             message: request.message.unwrap_or_default(),
+            reason: request.reason,
             along: along(request.label, request.notebook, request.cell, request.variables),
         };
         let done = Self::suspend(self, &able(self, by)?, which, &request, &Steps(progress))?;

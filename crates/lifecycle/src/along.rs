@@ -64,6 +64,15 @@ pub(crate) fn reason(given: Option<&str>) -> Result<CommitReason> {
     Err(bad(format!("a snapshot's reason is one of {}", known.join(", "))))
 }
 
+/// The same of a request to suspend. A session that went to sleep by itself leaves an automatic snapshot: once it has woken,
+/// nobody cares for it more than for another that was taken while nothing happened.
+pub(crate) fn reason_of_suspend(given: Option<&str>) -> Result<CommitReason> {
+    match given.map_or(CommitReason::Suspend, CommitReason::from) {
+        known @ (CommitReason::Suspend | CommitReason::Idle) => Ok(known),
+        _ => Err(bad("a session is suspended for one of these reasons: suspend, idle")),
+    }
+}
+
 fn bad(detail: impl Into<String>) -> LifecycleError {
     LifecycleError::BadRequest { detail: detail.into() }
 }
@@ -264,6 +273,16 @@ mod tests {
         assert_eq!(reason(Some("before-cell")).unwrap(), CommitReason::BeforeCell);
         for own in ["rollback", "suspend", "branch", "before-rollback", "lunch", ""] {
             assert_eq!(reason(Some(own)).unwrap_err().code(), "IJ-L015", "{own}");
+        }
+    }
+
+    #[test]
+    fn a_sleep_that_nobody_asked_for_is_automatic() {
+        assert!(!reason_of_suspend(None).unwrap().is_automatic());
+        assert_eq!(reason_of_suspend(Some("suspend")).unwrap(), CommitReason::Suspend);
+        assert!(reason_of_suspend(Some("idle")).unwrap().is_automatic());
+        for other in ["manual", "rollback", "lunch", ""] {
+            assert_eq!(reason_of_suspend(Some(other)).unwrap_err().code(), "IJ-L015", "{other}");
         }
     }
 }

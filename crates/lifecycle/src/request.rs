@@ -164,6 +164,8 @@ pub struct SnapshotRequest {
 pub struct SuspendRequest {
     /// What its author says about the snapshot.
     pub message: String,
+    /// `idle` if nobody asked for it; somebody did if `None`.
+    pub reason: Option<String>,
     /// What goes with it.
     pub along: Along,
 }

@@ -1,7 +1,5 @@
 //! Sleep: a session's processes end and free what they held; and its return.
 
-use manifest::CommitReason;
-
 use crate::along;
 use crate::caller::Caller;
 use crate::engine::{Engine, memory_of};
@@ -27,6 +25,7 @@ impl Engine {
     ) -> Result<SuspendOutcome> {
         along::check_message(&request.message)?;
         request.along.check()?;
+        let reason = along::reason_of_suspend(request.reason.as_deref())?;
         let (_held, mut record) = self.hold(caller, which, Doing::Suspend)?;
         let mut steps = Steps::new(watch);
         let init = record.living_init("be suspended")?;
@@ -35,7 +34,7 @@ impl Engine {
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
         let variables = self.variables_now(&record, &request.along);
         let (message, along) = (request.message.as_str(), &request.along);
-        let why = Why { reason: CommitReason::Suspend, message, tag: None, along, variables };
+        let why = Why { reason, message, tag: None, along, variables };
         let (entry, stopped, kept) = self.stop_and_keep(&mut record, &store, &[], &why, &mut steps)?;
         let phase = Phase::Ending { safe: kept.commit.to_string(), then: None, files: true };
         steps.run("end the processes", || stopped.end(self, &record, &entry, &phase))?;

@@ -68,7 +68,9 @@ async fn run(app: &App, errand: &Errand) -> Did {
             let reason = if errand.due == Due::Idle { "idle" } else { "interval" };
             local.job(errand.owner, &format!("{session}/snapshot"), json!({ "reason": reason })).await
         }
-        Due::Suspend => local.job(errand.owner, &format!("{session}/suspend"), json!({})).await,
+        Due::Suspend => {
+            local.job(errand.owner, &format!("{session}/suspend"), json!({ "reason": "idle" })).await
+        }
     };
     match outcome {
         Ok(_) => {

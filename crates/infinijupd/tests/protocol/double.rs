@@ -31,6 +31,8 @@ pub(crate) struct Double {
     /// What kernels were answered, and how errands went.
     pub(crate) answers: Mutex<Vec<Value>>,
     pub(crate) dids: Mutex<Vec<Did>>,
+    /// Why sessions were suspended.
+    pub(crate) suspended: Mutex<Vec<Option<String>>>,
 }
 
 impl Double {
@@ -47,6 +49,7 @@ impl Double {
             due: Mutex::default(),
             answers: Mutex::default(),
             dids: Mutex::default(),
+            suspended: Mutex::default(),
         }
     }
 
@@ -278,7 +281,14 @@ impl Operations for Double {
         Ok(Vec::new())
     }
 
-    fn suspend(&self, _: &Caller, _: &str, _: SuspendRequest, _: &dyn Progress) -> Outcome<SuspendOutcome> {
+    fn suspend(
+        &self,
+        _: &Caller,
+        _: &str,
+        request: SuspendRequest,
+        _: &dyn Progress,
+    ) -> Outcome<SuspendOutcome> {
+        self.suspended.lock().unwrap().push(request.reason);
         Ok(SuspendOutcome {
             commit: "c0ffee".to_owned(),
             freed_bytes: 1,

@@ -86,4 +86,6 @@ async fn what_is_due_is_done_and_told() {
     scene.due.send(Errand { session: nobody, owner: ADA, due: Due::Suspend }).unwrap();
     eventually(|| scene.daemon.double.dids.lock().unwrap().len() == 2).await;
     assert_eq!(*scene.daemon.double.dids.lock().unwrap(), [Did::Done, Did::Failed]);
+    // Nobody asked for it, so the snapshot is one that retention may let go.
+    assert_eq!(*scene.daemon.double.suspended.lock().unwrap(), [Some("idle".to_owned())]);
 }

@@ -189,7 +189,7 @@ class Keeper:
         if idle and rests and alone:
             self.log.warning("infinijup: suspending idle kernel %s (%s)", kernel.kernel_name, kernel_id)
             try:
-                await self.hub.swaps.operate(kernel_id, "suspend", {})
+                await self.hub.swaps.operate(kernel_id, "suspend", {"reason": "idle"})
             except DaemonError as error:
                 self.hub.warn(kernel_id, error)
         return True

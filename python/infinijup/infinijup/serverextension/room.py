@@ -29,7 +29,7 @@ async def make(hub: "Hub", kernel_id: str) -> bool:
         if kernel == kernel_id:
             continue
         try:
-            await hub.swaps.operate(kernel, "suspend", {})
+            await hub.swaps.operate(kernel, "suspend", {"reason": "idle"})
         except DaemonError as error:
             hub.log.info("infinijup: kernel %s makes no room: %s", kernel, error)
         else:
