@@ -100,6 +100,8 @@ fn answer(reader: &mut impl BufRead) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -119,6 +121,35 @@ mod tests {
             ["", "+OK", "\r\n", "$5\r\nab", "$x\r\n", "$99999999999\r\n", "*1\r\n+OK\r\n", "HTTP/1.1 400\r\n"]
         {
             answer(&mut nonsense.as_bytes()).unwrap_err();
+        }
+    }
+
+    fn answers() -> impl Strategy<Value = Vec<u8>> {
+        let noise = prop::collection::vec(any::<u8>(), 0..200);
+        let kinds = prop::sample::select(b"+-:$*_".as_slice());
+        let line = (kinds, any::<i64>(), noise.clone()).prop_map(|(kind, number, noise)| {
+            let head = format!("{}{number}\r\n", char::from(kind)).into_bytes();
+            [head, noise].concat()
+        });
+        prop_oneof![noise, line]
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_sent_makes_it_panic_or_read_on(bytes in answers()) {
+            let mut rest = bytes.as_slice();
+            while answer(&mut rest).is_ok() {}
+            let mut endless = BufReader::new(bytes.as_slice().chain(io::repeat(b'x')));
+            // It ends, although what it reads does not.
+            while answer(&mut endless).is_ok() {}
+        }
+
+        #[test]
+        fn an_answer_is_read_to_its_end_and_not_beyond(body in prop::collection::vec(any::<u8>(), 0..300)) {
+            let bytes = [format!("${}\r\n", body.len()).as_bytes(), &body, b"\r\n+OK\r\n"].concat();
+            let mut rest = bytes.as_slice();
+            prop_assert!(answer(&mut rest).is_ok());
+            prop_assert_eq!(rest, b"+OK\r\n".as_slice());
         }
     }
 }
