@@ -154,7 +154,13 @@ class Daemon:
         path = f"/v1/sessions/{session['id']}"
         if session["state"] in ("running", "starting"):
             self.post(f"{path}/stop?wait=true", {"grace_ms": 0})
-        status, answer = request(self.socket, "DELETE", f"{path}?wait=true", seconds=60)
+
+        def answered():
+            """What it says, unless that something is under way: a session whose processes have just ended is being noted as ended."""
+            status, answer = request(self.socket, "DELETE", f"{path}?wait=true", seconds=60)
+            return None if answer.get("code") == "IJ-L013" else (status, answer)
+
+        status, answer = proc.until(f"session {session['id']} can be removed", answered, seconds=60)
         assert status == 200, f"cannot remove {session['id']}: {answer}"
 
     def is_base(self, point):
