@@ -173,7 +173,7 @@ fn check_len(kind: Kind, what: &str, len: usize) -> Result<()> {
 }
 
 /// An object with a header and a canonical body: [`Tree`](crate::Tree), [`Snapshot`](crate::Snapshot),
-/// [`Commit`](crate::Commit).
+/// [`Commit`].
 pub trait ManifestObject: Serialize + DeserializeOwned {
     /// Its kind.
     const KIND: Kind;

@@ -88,6 +88,19 @@ impl Sandbox {
     /// A run that must fail with this exit code and error code; both with and without `--json`.
     #[track_caller]
     pub(crate) fn fails<'a>(&self, exit: i32, code: &str, args: impl IntoIterator<Item = &'a str>) -> Ran {
+        let (ran, json) = self.fails_midway(exit, code, args);
+        json.json();
+        ran
+    }
+
+    /// The same for a command that may have printed something by then that is not JSON: plain, and with `--json`.
+    #[track_caller]
+    pub(crate) fn fails_midway<'a>(
+        &self,
+        exit: i32,
+        code: &str,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> (Ran, Ran) {
         let args: Vec<&str> = args.into_iter().collect();
         let ran = self.run(&args);
         assert_eq!(ran.code, exit, "{ran:?}");
@@ -99,8 +112,7 @@ impl Sandbox {
             (&last["message_type"], &last["code"], &last["exit"]),
             (&"exit_error".into(), &code.into(), &exit.into())
         );
-        json.json();
-        ran
+        (ran, json)
     }
 
     /// A snapshot of `work`, with this message.
