@@ -132,7 +132,8 @@ class Tab:
         self.shots += 1
         path = artefacts() / self.workspace / f"{self.shots:02}-{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=str(path))
+        # As if what slides in had arrived.
+        self.page.screenshot(path=str(path), animations="disabled")
         return path
 
     def check(self) -> None:

@@ -84,7 +84,14 @@ export function Cells(props: {
           >
             <ChangeMark change={change} trans={trans} />
             {typeof number === 'number' && <code>[{number}]</code>}
-            <Source before={before?.source ?? ''} after={after?.source ?? ''} />
+            {before?.source || after?.source ? (
+              <Source
+                before={before?.source ?? ''}
+                after={after?.source ?? ''}
+              />
+            ) : (
+              <Nothing>{trans.__('An empty cell.')}</Nothing>
+            )}
           </div>
         );
       })}
