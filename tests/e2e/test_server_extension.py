@@ -3,7 +3,10 @@
 import asyncio
 import functools
 import itertools
+import json
+import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +78,22 @@ async def test_snapshot_restore_branch_and_suspend(lab, wire):
     history = lab.get(f"/infinijup/history?kernel_id={kernel}")
     assert {thread["path"] for thread in history["threads"]} == {"snapshots.ipynb", made["path"]}
     assert next(commit for commit in history["commits"] if commit["id"] == first["commit"])["label"] == "one"
+
+
+@told
+async def test_a_port_that_somebody_takes_while_the_kernel_sleeps(lab, wire):
+    lab.write_notebook("ports.ipynb")
+    kernel = (await wire.notebook("ports.ipynb"))["kernel"]["id"]
+    page = await wire.page(kernel)
+    await page.run("x = 1")
+    session = lab.get(f"/infinijup/kernels/{kernel}")["session"]["id"]
+    file = Path(lab.daemon.get(f"/v1/sessions/{session}")[1]["kernel"]["connection_file"])
+    before = json.loads(file.read_text())
+    await wire.do("suspend", kernel_id=kernel)
+    with socket.create_server(("127.0.0.1", before["shell_port"])):
+        assert (await page.run("print(x)")).text == "1\n"
+        assert (await (await wire.page(kernel)).run("print(x)")).text == "1\n"
+        assert json.loads(file.read_text())["shell_port"] != before["shell_port"]
 
 
 @told

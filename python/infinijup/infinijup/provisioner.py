@@ -139,6 +139,21 @@ class InfinijupProvisioner(LocalProvisioner):
         """Takes note of how the session is now."""
         self.view = view
 
+    def find_ports(self) -> None:
+        """Reads anew where the kernel is reached: while a session sleeps nobody holds its ports, and somebody else may have taken one."""
+        if self.view is None:
+            return
+        try:
+            info = read_connection(from_wire(self.view["kernel"]["connection_file"]))
+        except (OSError, ValueError, KeyError) as error:
+            self.log.warning("Where kernel %s is reached cannot be read; it is taken to be where it was: %s", self.kernel_id, error)
+            return
+        if info != self.connection_info:
+            self.connection_info = info
+            self.parent._reconcile_connection_info(info)
+            self.parent._close_control_socket()
+            self.parent._connect_control_socket()
+
     async def _find_or_start(self, cmd: list[str], kwargs: dict[str, Any], again: bool) -> dict[str, Any]:
         # Root sees everybody's.
         sessions = [view for view in (await self.daemon.get("/v1/sessions"))["sessions"] if view["owner_uid"] == os.getuid()]

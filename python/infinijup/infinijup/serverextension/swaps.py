@@ -187,7 +187,10 @@ class Swaps:
         if desk.asleep or not exchanged:
             await self._let_go(desk.connections, [], [], 0.0, renew=False)
         else:
-            await self._bring_up(kernel_id, kind, commit, card, alive=state in ("running", "starting"))
+            alive = state in ("running", "starting")
+            if alive and provisioner is not None:
+                provisioner.find_ports()
+            await self._bring_up(kernel_id, kind, commit, card, alive)
         if desk.asleep and any(not request.begun for request in desk.cells_open()):
             # A cell that was sent when the kernel was as good as asleep.
             self.hub.wake(kernel_id)
