@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
+
+from infinijup.serverextension import offers
 
 pytestmark = pytest.mark.timeout(240)
 NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -188,7 +191,7 @@ async def test_events_as_they_happen_and_afterwards(notebook, rest, extension, h
     assert (await rest("GET", "events", since=10**9))[1]["missed"]
 
 
-async def test_the_last_snapshot_of_a_dead_kernel_is_offered(notebook, rest, daemon, extension, until):
+async def test_the_last_snapshot_of_a_dead_kernel_is_offered(notebook, rest, daemon, extension, until, monkeypatch):
     model = await notebook()
     session = extension.hub.session_id(model["kernel"]["id"])
     assert (await rest("GET", "offer", path="a.ipynb")) == (200, None)
@@ -199,6 +202,9 @@ async def test_the_last_snapshot_of_a_dead_kernel_is_offered(notebook, rest, dae
     await until("it is noticed", lambda: extension.hub.views[session]["state"] == "failed")
     _, offer = await rest("GET", "offer", path="a.ipynb")
     assert (offer["commit"]["id"], offer["reason"]) == (commit, "crash")
+    with monkeypatch.context() as later:
+        later.setattr(offers, "boot_time", lambda: time.time() + 60)
+        assert (await rest("GET", "offer", path="a.ipynb"))[1]["reason"] == "reboot"
     # Jupyter starts it anew by itself; the offer stands until it is taken or declined.
     await until("it was restarted", lambda: extension.hub.views[session]["state"] == "running")
     assert (await rest("GET", "offer", path="a.ipynb"))[1]["commit"]["id"] == commit
