@@ -54,9 +54,7 @@ def told(test):
 
 @told
 async def test_snapshot_restore_branch_and_suspend(lab, wire):
-    lab.write_notebook("snapshots.ipynb", "x = 1")
-    kernel = (await wire.notebook("snapshots.ipynb"))["kernel"]["id"]
-    page = await wire.page(kernel)
+    kernel, page = await wire.open("snapshots.ipynb", "x = 1")
     await page.run("x = 1")
     first = await wire.do("snapshot", kernel_id=kernel, label="one", notebook=lab.read_notebook("snapshots.ipynb"))
     await page.run("x = 2")
@@ -82,9 +80,7 @@ async def test_snapshot_restore_branch_and_suspend(lab, wire):
 
 @told
 async def test_a_port_that_somebody_takes_while_the_kernel_sleeps(lab, wire):
-    lab.write_notebook("ports.ipynb")
-    kernel = (await wire.notebook("ports.ipynb"))["kernel"]["id"]
-    page = await wire.page(kernel)
+    kernel, page = await wire.open("ports.ipynb")
     await page.run("x = 1")
     session = lab.get(f"/infinijup/kernels/{kernel}")["session"]["id"]
     file = Path(lab.daemon.get(f"/v1/sessions/{session}")[1]["kernel"]["connection_file"])
@@ -98,9 +94,8 @@ async def test_a_port_that_somebody_takes_while_the_kernel_sleeps(lab, wire):
 
 @told
 async def test_no_answer_is_lost_in_fifty_rollbacks(lab, wire):
-    lab.write_notebook("fifty.ipynb")
-    kernel = (await wire.notebook("fifty.ipynb"))["kernel"]["id"]
-    pages = [await wire.page(kernel), await wire.page(kernel)]
+    kernel, page = await wire.open("fifty.ipynb")
+    pages = [page, await wire.page(kernel)]
     await pages[0].run("x = 'then'")
     await pages[1].run("1")
     taken = await wire.do("snapshot", kernel_id=kernel)
@@ -126,9 +121,8 @@ async def test_no_answer_is_lost_in_fifty_rollbacks(lab, wire):
 
 @told
 async def test_a_snapshot_in_the_middle_of_a_cell_goes_on_from_there(lab, wire):
-    lab.write_notebook("middle.ipynb")
-    kernel = (await wire.notebook("middle.ipynb"))["kernel"]["id"]
-    page, events = await wire.page(kernel), await wire.events()
+    kernel, page = await wire.open("middle.ipynb")
+    events = await wire.events()
     running = page.execute(LOOP, cell="loop")
     await until("the loop runs", lambda: running.text.count("\n") > 5)
     taken = await wire.do("snapshot", kernel_id=kernel)
@@ -161,9 +155,7 @@ async def test_a_snapshot_in_the_middle_of_a_cell_goes_on_from_there(lab, wire):
 
 @told
 async def test_a_restore_while_a_cell_runs_ends_it(lab, wire):
-    lab.write_notebook("cut.ipynb")
-    kernel = (await wire.notebook("cut.ipynb"))["kernel"]["id"]
-    page = await wire.page(kernel)
+    kernel, page = await wire.open("cut.ipynb")
     await page.run("x = 1")
     taken = await wire.do("snapshot", kernel_id=kernel)
     running, queued = page.execute(LOOP), page.execute("x = 2")
@@ -203,9 +195,7 @@ async def test_the_server_is_killed_and_the_notebook_goes_on(lab, wire):
 
 @told
 async def test_a_killed_kernel_offers_its_last_snapshot(lab, wire):
-    lab.write_notebook("crash.ipynb")
-    kernel = (await wire.notebook("crash.ipynb"))["kernel"]["id"]
-    page = await wire.page(kernel)
+    kernel, page = await wire.open("crash.ipynb")
     await page.run("x = 1")
     taken = await wire.do("snapshot", kernel_id=kernel)
     assert lab.get("/infinijup/offer?path=crash.ipynb") is None
@@ -221,9 +211,7 @@ async def test_a_killed_kernel_offers_its_last_snapshot(lab, wire):
 
 @told
 async def test_snapshots_before_each_cell(lab, wire):
-    lab.write_notebook("before.ipynb")
-    kernel = (await wire.notebook("before.ipynb"))["kernel"]["id"]
-    page = await wire.page(kernel)
+    kernel, page = await wire.open("before.ipynb")
     await page.run("n = 0")
     lab.request("PUT", "/infinijup/policy", {"policy": {"before_cell": True}})
     answers = [page.execute("n += 1; print(n)", cell=f"c{number}") for number in range(3)]
@@ -243,9 +231,8 @@ def session_label(lab, model):
 
 @told
 async def test_the_daemon_suspends_and_cells_wake_at_any_moment(lab, wire):
-    lab.write_notebook("asleep.ipynb")
-    kernel = (await wire.notebook("asleep.ipynb"))["kernel"]["id"]
-    page, events = await wire.page(kernel), await wire.events()
+    kernel, page = await wire.open("asleep.ipynb")
+    events = await wire.events()
     await page.run("n = 0")
     lab.request("PUT", "/infinijup/policy", {"policy": {"suspend_after_idle_s": 1, "suspend_only_gpu": False}})
     # The suspension has just begun, is in the middle, is over: a cell that comes then is run, once.
@@ -291,9 +278,7 @@ def test_events_come_by_redis_if_it_is_configured(redis, make_daemon, make_user,
 
 async def rollback_by_command(lab, wire, commands):
     """Somebody else exchanges the process: only events tell."""
-    lab.write_notebook("events.ipynb")
-    kernel = (await wire.notebook("events.ipynb"))["kernel"]["id"]
-    page = await wire.page(kernel)
+    kernel, page = await wire.open("events.ipynb")
     await page.run("x = 1")
     assert lab.get("/infinijup/status")["transport"] == "redis"
     taken = await wire.do("snapshot", kernel_id=kernel)

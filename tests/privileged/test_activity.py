@@ -146,24 +146,12 @@ def test_a_kernel_that_rests_is_snapshotted_and_then_sleeps(session):
     assert session.kernel.value("x + 1") == 42
 
 
-def with_variables(session):
-    """A snapshot that has them. A kernel that does not answer in a moment is snapshotted without, and here it may be slow."""
-
-    def take():
-        commit = session.snapshot()["commit"]
-        status, view = session.commands.user.request(session.commands.daemon, "GET", f"/v1/commits/{commit}")
-        assert status == 200, view
-        return commit if view["has_variables"] else None
-
-    return proc.until("a snapshot with variables", take, seconds=LONG)
-
-
-def test_snapshots_carry_variables_of_a_kernel_between_cells(session, user):
+def test_snapshots_carry_variables_of_a_kernel_between_cells(session, history, user):
     kernel, daemon = session.kernel, session.commands.daemon
     kernel.run("x = 1; text = 'abc'; gone = [1]")
-    first = with_variables(session)
+    first = history.with_variables(session, LONG)
     kernel.run("x = 'now a text'; del gone; new = {}")
-    second = with_variables(session)
+    second = history.with_variables(session, LONG)
 
     def found(commit):
         status, answer = user.request(daemon, "GET", f"/v1/commits/{commit}/variables")

@@ -1,7 +1,5 @@
 """What a snapshot carries beside processes and files, and how a history is listed."""
 
-import time
-
 NOTEBOOK = '{\n "cells": [{"source": "x = 1 # ä <b>\\u2028", "id": "c1"}],\n "nbformat": 4\n}\n'
 
 
@@ -107,19 +105,10 @@ def test_tags(commands, history):
 
 def test_variables_are_compared_by_name(commands, history, user):
     session = commands.kernel("k", cwd=user.mkdir(user.home / "work"))
-
-    def taken_with_variables(code):
-        """A snapshot that knows them: the daemon has to hear the kernel, and that it is idle, first."""
-        session.kernel.run(code)
-        deadline = time.monotonic() + 60
-        while True:
-            commit = session.snapshot()["commit"]
-            if history.commit(commit)["has_variables"]:
-                return commit
-            assert time.monotonic() < deadline, "no snapshot knew the variables"
-
-    first = taken_with_variables("x = 1; gone = 'a <b>'; same = [1, 2]")
-    second = taken_with_variables("x = 2.5; new = 3; del gone")
+    session.kernel.run("x = 1; gone = 'a <b>'; same = [1, 2]")
+    first = history.with_variables(session)
+    session.kernel.run("x = 2.5; new = 3; del gone")
+    second = history.with_variables(session)
     names = {one["name"]: one for one in history.ask("GET", f"/v1/commits/{first}/variables")["variables"]}
     assert names["x"]["type"] == "int" and {"gone", "same"} <= set(names)
     changes = {one["name"]: one for one in history.ask("GET", f"/v1/diff?a={first}&b={second}")["variables"]}

@@ -44,6 +44,12 @@ class Wire:
         assert code == 201, answer
         return answer
 
+    async def open(self, path: str, *cells: str) -> tuple[str, Page]:
+        """Writes a notebook and opens it in a page: its kernel, and the page."""
+        self.lab.write_notebook(path, *cells)
+        kernel = (await self.notebook(path))["kernel"]["id"]
+        return kernel, await self.page(kernel)
+
     async def page(self, kernel: str, **more) -> Page:
         """Opens a page on a kernel."""
         page = await Page.open(f"ws{self.lab.url[4:]}/api/kernels/{kernel}/channels", self.headers, **more)

@@ -1,5 +1,7 @@
 """The routes of history, as one user."""
 
+from harness import proc
+
 RAW = """
 import http.client, socket, sys
 connection = http.client.HTTPConnection("d")
@@ -36,6 +38,15 @@ class History:
     def commit(self, which):
         """One snapshot."""
         return self.ask("GET", f"/v1/commits/{which}")
+
+    def with_variables(self, session, seconds=60):
+        """A snapshot that has them. A kernel that is not known to be idle, or does not answer in a moment, is taken without."""
+
+        def take():
+            commit = session.snapshot()["commit"]
+            return commit if self.commit(commit)["has_variables"] else None
+
+        return proc.until("a snapshot with variables", take, seconds)
 
     def notebook(self, which):
         """A snapshot's document, byte for byte."""
