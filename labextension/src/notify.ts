@@ -82,8 +82,7 @@ export async function follow<T>(
   };
   model.jobChanged.connect(onJob);
   try {
-    const result = await operation.work();
-    moved.dispose();
+    const result = await operation.work().finally(() => moved.dispose());
     const end = operation.end(result);
     Notification.update({
       id,
@@ -94,7 +93,6 @@ export async function follow<T>(
     });
     return result;
   } catch (thrown) {
-    moved.dispose();
     const error = asApiError(thrown);
     Notification.dismiss(id);
     if (!operation.handled?.(error)) {
