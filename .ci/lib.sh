@@ -237,15 +237,22 @@ export LIVE_TESTS
 # The programs that end-to-end tests run, optimised as the benchmarks have them: a thousand cycles of anything else take an hour.
 PROGRAMS=(-p infinijupd -p cli -p sandbox -p checkpoint-cuda -p cuda-sim)
 
-# The whole product from outside, by pytest in tests/privileged. A test that hangs is ended by its own time limit; the one here
-# is for a harness that hangs.
-end_to_end() { # NAME PYTHON LEAST PYTEST-ARGUMENT…
-    local name=$1 python=$2 least=$3 programs
+# Tests of the programs from outside, by pytest in DIRECTORY. A test that hangs is ended by its own time limit; the one here is for a
+# harness that hangs.
+outside_tests() { # NAME SECONDS DIRECTORY PYTHON LEAST PYTEST-ARGUMENT…
+    local name=$1 seconds=$2 directory=$3 python=$4 least=$5 programs
     programs=$(realpath "${CARGO_TARGET_DIR:-target}/release")
-    shift 3
-    check_tests "$name" 2400 count_pytest "$least" env -C tests/privileged INFINIJUP_TESTS_REQUIRED=1 \
+    shift 5
+    check_tests "$name" "$seconds" count_pytest "$least" env -C "$directory" INFINIJUP_TESTS_REQUIRED=1 \
         INFINIJUP_PROGRAMS="$programs" INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu PYTHONDONTWRITEBYTECODE=1 \
         "$python" -m pytest "$@"
+}
+
+# The whole product, with no browser.
+end_to_end() { # NAME PYTHON LEAST PYTEST-ARGUMENT…
+    local name=$1
+    shift
+    outside_tests "$name" 2400 tests/privileged "$@"
 }
 
 # Everything that live sessions need, and the programs.
