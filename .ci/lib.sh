@@ -5,8 +5,9 @@
 # A result is one line in $RESULTS: `PASSED FAILED SKIPPED NAME`. A plain check counts one; a test runner counts as
 # many as it ran.
 
-# One set of build settings for all stages, so that they share what they compile. Debug info and incremental state
-# cost a third of a cold build and nobody looks at them here; thin LTO doubles the time of a release build.
+# One set of build settings for all stages, and one profile, that of development: what is tested and what is run from outside is compiled
+# once, with its assertions. Cargo.toml names what is optimised there, which makes programs quick enough for thousands of snapshots.
+# Debug info and incremental state cost a third of a cold build and nobody looks at them here. The release profile is that of fuzz targets.
 export CARGO_INCREMENTAL=0
 export CARGO_PROFILE_DEV_DEBUG=0
 export CARGO_PROFILE_RELEASE_DEBUG=0
@@ -17,6 +18,9 @@ export CARGO_TERM_COLOR=never
 export CARGO_TERM_PROGRESS_WHEN=never
 export DEBIAN_FRONTEND=noninteractive
 export LC_ALL=C.UTF-8
+
+# For how long each fuzz target runs.
+FUZZ_SECONDS=${FUZZ_SECONDS:-6}
 
 # Tools that we had to build are kept here, by version. A machine without it only takes longer.
 TOOLS=${XDG_CACHE_HOME:-$HOME/.cache}/infinijup-ci
@@ -170,24 +174,6 @@ again() { # TIMES COMMAND…
     return 1
 }
 
-# Debian packages, installed only if missing.
-need_apt() { # PACKAGE…
-    local package missing=()
-    for package; do
-        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
-    done
-    [ ${#missing[@]} -eq 0 ] && return 0
-    command -v apt-get >/dev/null || return 1
-    [ "$(id -u)" -eq 0 ] || return 1
-    again 3 limit 180 apt-get -qq -o DPkg::Lock::Timeout=120 update >&2 || return 1
-    again 3 limit 300 apt-get -qq -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "${missing[@]}" >&2
-}
-
-# What live sessions need of Debian, beside CRIU and the Python of the tests, which have scripts of their own.
-need_live_packages() {
-    need_apt python3 python3-venv iproute2 passt btrfs-progs e2fsprogs util-linux passwd
-}
-
 # A tool from crates.io at an exact version, built once per machine; prints the path of its executable. Built without
 # optimisation: these run for a second and take minutes to optimise.
 need_cargo_tool() { # NAME VERSION
@@ -202,25 +188,14 @@ need_cargo_tool() { # NAME VERSION
 
 # ---- the workspace ----
 
-# Names of the workspace's packages whose directory is DIRECTORY or below it (`crates`, `tests`, `bench`).
-packages_under() { # DIRECTORY
-    cargo metadata --no-deps --format-version 1 | python3 -c '
-import json, os, sys
-data = json.load(sys.stdin)
-for package in sorted(data["packages"], key=lambda p: p["name"]):
-    where = os.path.relpath(package["manifest_path"], data["workspace_root"])
-    if where.startswith(sys.argv[1] + "/"):
-        print(package["name"])' "$1"
-}
+# Where `build` puts the programs.
+PROGRAMS=${CARGO_TARGET_DIR:-target}/debug
 
-# Cargo's arguments for all packages but those that have stages of their own, one to a line. Stages that build the product use
-# these, all of them: another choice of packages is another choice of features, and everything would be compiled again.
-product_packages() {
-    local package
-    printf '%s\n' --workspace --exclude workspace-checks
-    while read -r package; do
-        printf '%s\n' --exclude "$package"
-    done < <(packages_under tests)
+# Every build is of the whole workspace with its tests, also where a stage needs one program: another choice of packages is another
+# choice of features, and everything would be compiled again. With --lib: a library that only tests ask for is not put where programs
+# look for it.
+build() {
+    check "programs and tests build" 1200 cargo build --workspace --lib --bins --tests --locked
 }
 
 # Tests of the GPU's crates on the stand-in driver, as a filter of nextest. `gpu` runs them.
@@ -228,20 +203,17 @@ GPU_TESTS='(kind(test) and (package(cuda-sim) or package(checkpoint-cuda) or pac
 GPU_TESTS+=' or (package(lifecycle) and binary(/real_gpu/))'
 export GPU_TESTS
 
-# Tests that need root and CRIU. `unit` leaves both kinds out, `privileged` runs these.
-LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(sandbox) or package(lifecycle)))'
+# Tests that need root and CRIU. `unit` leaves both kinds out, `sessions` runs these.
+LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(image-trust) or package(sandbox) or package(lifecycle)))'
 LIVE_TESTS+=' or (package(lifecycle) and test(/\breal::/))'
 LIVE_TESTS="($LIVE_TESTS) and not ($GPU_TESTS)"
 export LIVE_TESTS
-
-# The programs that end-to-end tests run, optimised as the benchmarks have them: a thousand cycles of anything else take an hour.
-PROGRAMS=(-p infinijupd -p cli -p sandbox -p checkpoint-cuda -p cuda-sim)
 
 # Tests of the programs from outside, by pytest in DIRECTORY. A test that hangs is ended by its own time limit; the one here is for a
 # harness that hangs.
 outside_tests() { # NAME SECONDS DIRECTORY PYTHON LEAST PYTEST-ARGUMENT…
     local name=$1 seconds=$2 directory=$3 python=$4 least=$5 programs
-    programs=$(realpath "${CARGO_TARGET_DIR:-target}/release")
+    programs=$(realpath "$PROGRAMS")
     shift 5
     check_tests "$name" "$seconds" count_pytest "$least" env -C "$directory" INFINIJUP_TESTS_REQUIRED=1 \
         INFINIJUP_PROGRAMS="$programs" INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu PYTHONDONTWRITEBYTECODE=1 \
@@ -252,8 +224,12 @@ outside_tests() { # NAME SECONDS DIRECTORY PYTHON LEAST PYTEST-ARGUMENT…
 end_to_end() { # NAME PYTHON LEAST PYTEST-ARGUMENT…
     local name=$1
     shift
-    outside_tests "$name" 2400 tests/privileged "$@"
+    outside_tests "$name" 2400 tests/sessions "$@"
 }
+
+# What `endurance` runs, and `sessions` leaves out.
+# shellcheck disable=SC2034
+THOUSAND_CYCLES=(test_leaks.py::test_a_small_kernel test_leaks.py::test_a_tiny_process)
 
 # Everything that live sessions need, and the programs.
 need_programs() { # WHAT-FOR
@@ -261,81 +237,91 @@ need_programs() { # WHAT-FOR
         skip "$1" "it needs root"
         return 1
     fi
-    if ! need_live_packages; then
-        skip "$1" "Debian packages that it needs could not be installed"
-        return 1
-    fi
-    check "CRIU 4.2 is installed" 300 scripts/install-criu.sh &&
-        check "Python of the tests is installed" 600 scripts/test-python.sh &&
-        check "programs build" 900 cargo build --release "${PROGRAMS[@]}" --locked
+    installed sessions && build
 }
 
-# JupyterLab, a browser and what builds our wheel, with their programs on the PATH.
-LAB=/opt/infinijup/lab-venv
-
-need_lab() { # WHAT-FOR
+# JupyterLab with its programs on the PATH, and our wheels, built once in a run; infinijup is installed beside it.
+need_wheel() { # WHAT-FOR
     if [ "$(id -u)" -ne 0 ]; then
         skip "$1" "it needs root"
         return 1
     fi
-    if ! need_apt python3 python3-venv fontconfig; then
-        skip "$1" "Debian packages that it needs could not be installed"
-        return 1
-    fi
-    check "JupyterLab and a browser are installed" 900 scripts/lab-python.sh || return
+    installed sessions lab && build || return
     export PATH=$LAB/bin:$PATH
-}
-
-# Our wheel, built once in a run, installed beside JupyterLab.
-need_wheel() { # WHAT-FOR
-    need_lab "$1" || return
     if [ ! -d "$SCRATCH/wheel" ]; then
-        # yarn keeps what it has downloaded in the user's home; a machine without that only takes longer.
-        check "wheel and source archive build" 900 scripts/build-wheel.sh --venv "$LAB" --out "$SCRATCH/wheel" || return
+        check "wheels and source archive build" 900 scripts/build-wheel.sh --programs "$PROGRAMS" \
+            --criu /opt/infinijup/criu --venv "$LAB" --out "$SCRATCH/wheel" || return
     fi
     INFINIJUP_WHEEL=$(echo "$SCRATCH"/wheel/infinijup-*.whl)
-    export INFINIJUP_WHEEL
+    INFINIJUP_ARCHIVE=$(echo "$SCRATCH"/wheel/infinijup-*.tar.gz)
+    INFINIJUP_CRIU_WHEEL=$(echo "$SCRATCH"/wheel/infinijup_criu-*.whl)
+    export INFINIJUP_WHEEL INFINIJUP_ARCHIVE INFINIJUP_CRIU_WHEEL
     check "the wheel is installed" 120 scripts/lab-python.sh --wheel "$INFINIJUP_WHEEL"
 }
 
 # Tests in Rust that skip themselves without root and CRIU, and must not here.
-live_tests() { # NAME FILTER LEAST CARGO-ARGUMENT…
+live_tests() { # NAME FILTER LEAST
     local name=$1 filter=$2 least=$3
-    shift 3
     export INFINIJUP_TESTS_REQUIRED=1 INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu
     if cargo nextest --version >/dev/null 2>&1; then
-        check_tests "$name" 900 count_nextest "$least" cargo nextest run "$@" --profile ci --locked -E "$filter"
+        check_tests "$name" 900 count_nextest "$least" cargo nextest run --workspace --profile ci --locked \
+            -E "$filter"
     else
         echo "cargo-nextest is not installed: cargo test runs all tests of the crates, also those that ran before"
-        check_tests "$name" 900 count_cargo_test "$least" cargo test -p checkpoint-criu -p sandbox -p lifecycle -p cuda-sim \
+        check_tests "$name" 900 count_cargo_test "$least" cargo test -p checkpoint-criu -p image-trust -p sandbox -p lifecycle -p cuda-sim \
             -p checkpoint-cuda -p gpu-detect --lib --test '*' --no-fail-fast --locked
     fi
 }
 
-# ---- the lane ----
-# A thousand cycles take long and mostly wait, so they run beside `privileged` and `gpu`; `endurance` waits for them and counts.
-# A lane that was begun is in $SCRATCH: lane.pid, lane.log, lane.results, and lane.done when it has ended.
+# ---- beside the stages ----
+# What mostly waits runs beside the stages: the installs, and stages that are lanes. Of such a job there are NAME.pid, NAME.log,
+# NAME.counts and, when it has ended, NAME.ended in $SCRATCH/beside.
 
-THOUSAND_CYCLES=test_leaks.py::test_a_small_kernel
-
-run_thousand_cycles() {
-    end_to_end "end to end, a thousand cycles" /opt/infinijup/test-venv/bin/python 1 "$THOUSAND_CYCLES"
+begin_beside() { # NAME COMMAND…
+    local job=$SCRATCH/beside/$1
+    shift
+    mkdir -p "$SCRATCH/beside"
+    {
+        RESULTS=$job.counts "$@" >"$job.log" 2>&1 </dev/null
+        touch "$job.ended"
+    } &
+    printf '%s\n' $! >"$job.pid"
 }
 
-begin_lane() {
-    (
-        RESULTS=$SCRATCH/lane
-        run_thousand_cycles >"$SCRATCH/lane.log" 2>&1
-        touch "$SCRATCH/lane.done"
-    ) &
-    printf '%s\n' $! >"$SCRATCH/lane.pid"
+was_begun() { # NAME
+    [ -f "$SCRATCH/beside/$1.pid" ]
 }
 
-# A gate that is ended early takes the lane with it: `timeout` passes the signal on to pytest, which ends its daemons.
-end_lane() {
-    local pid
-    [ -f "$SCRATCH/lane.pid" ] && [ ! -f "$SCRATCH/lane.done" ] || return 0
-    pid=$(cat "$SCRATCH/lane.pid")
-    pkill -TERM -P "$pid" 2>/dev/null
-    kill "$pid" 2>/dev/null
+runs_beside() { # NAME
+    was_begun "$1" && [ ! -f "$SCRATCH/beside/$1.ended" ] && kill -0 "$(cat "$SCRATCH/beside/$1.pid")" 2>/dev/null
+}
+
+# Waits for a job, prints what it printed and counts what it counted, as if it had run here.
+finish_beside() { # NAME
+    local job=$SCRATCH/beside/$1
+    while runs_beside "$1"; do sleep 1; done
+    cat "$job.log"
+    if [ -s "$job.counts" ]; then
+        cat "$job.counts" >>"$RESULTS"
+    else
+        record 0 1 0 "$1 ended without a result"
+    fi
+}
+
+# A gate that is ended early takes them with it: `timeout` passes the signal on to what it runs.
+end_beside() {
+    local file
+    for file in "$SCRATCH"/beside/*.pid; do
+        runs_beside "$(basename "$file" .pid)" && end_job "$(cat "$file")"
+    done
+}
+
+# A job down to the commands that it has given a time limit. The job first, or it would go on with its next command.
+end_job() { # PID
+    local child children
+    mapfile -t children < <(pgrep -P "$1")
+    kill "$1" 2>/dev/null
+    for child in "${children[@]}"; do
+        if [ "$(cat "/proc/$child/comm" 2>/dev/null)" = timeout ]; then kill "$child"; else end_job "$child"; fi
+    done
 }

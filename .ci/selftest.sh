@@ -40,6 +40,17 @@ counts count_node_test "0 0 0" 'a test said: pass 3\n'
 copy=$SCRATCH/copy
 cp -r "$here" "$SCRATCH/.ci" && mkdir -p "$copy" && mv "$SCRATCH/.ci" "$copy/.ci"
 
+# Installs that touch nothing.
+cat >>"$copy/.ci/installs.sh" <<EOF
+INSTALLS=(good bad forbidden)
+installs_of() { [ "\$1" != unit ] || echo forbidden bad good; }
+install_good() { touch "$SCRATCH/good-was-made"; }
+install_bad() { echo "the network is down"; return 1; }
+install_forbidden() { return \$CANNOT; }
+install_late() { echo "made by the stage"; }
+share_compiled_c() { :; }
+EOF
+
 stage() { # NAME SCRIPT
     printf '%s\n' "$2" >"$copy/.ci/stages/$1.sh"
 }
@@ -93,6 +104,45 @@ gate true 1 "3 passed, 1 failed, 1 skipped" unit
 
 stage unit 'if read -r line; then echo "got $line"; else check "no stdin" 5 true; fi'
 gate true 0 "1 passed, 0 failed, 0 skipped" unit <<<"typed"
+
+# Installs go on beside the stages; what they have become is asked by the stage that needs it.
+stage unit "check 'it is made before anybody asks' 5 sh -c 'until [ -f $SCRATCH/good-was-made ]; do sleep 0.1; done'; installed good late"
+gate true 0 "3 passed, 0 failed, 0 skipped" unit
+stage unit 'installed good bad && check after 5 true'
+gate true 1 "1 passed, 1 failed, 0 skipped" unit
+printed "the network is down"
+printed "failed: bad could not be installed"
+stage unit 'if installed forbidden; then check after 5 true; fi'
+gate false 0 "0 passed, 0 failed, 1 skipped" unit
+gate true 1 "0 passed, 1 failed, 0 skipped" unit
+rm "$SCRATCH/good-was-made"
+gate true 0 "1 passed, 0 failed, 0 skipped" lint
+[ ! -f "$SCRATCH/good-was-made" ] || surprise "what no chosen stage needs was installed"
+
+stage unit 'begin_beside job check bad 5 false; check good 5 true; finish_beside job'
+gate true 1 "1 passed, 1 failed, 0 skipped" unit
+printed "FAILED: bad (exit code 1)"
+stage unit 'begin_beside job true; finish_beside job'
+gate true 1 "0 passed, 1 failed, 0 skipped" unit
+printed "failed: job ended without a result"
+stage unit "check fine 5 true; begin_beside job limit 60 sh -c 'echo \$\$ >$SCRATCH/pid; exec sleep 60'; until [ -s $SCRATCH/pid ]; do sleep 0.1; done"
+gate true 0 "1 passed, 0 failed, 0 skipped" unit
+# It was told to end, and may need a moment.
+for _ in {1..50}; do
+    kill -0 "$(cat "$SCRATCH/pid")" 2>/dev/null || break
+    sleep 0.1
+done
+if kill -0 "$(cat "$SCRATCH/pid")" 2>/dev/null; then surprise "a job went on after the gate"; fi
+
+# A lane begins with the stage that it runs beside, has a /dev of its own, and is counted in its turn.
+stage sessions "check 'the lane runs meanwhile' 20 sh -c 'until [ -f $SCRATCH/lane ]; do sleep 0.1; done; ! [ -e /dev/only-in-the-lane ]'"
+stage gpu "[ \"\$(id -u)\" -ne 0 ] || touch /dev/only-in-the-lane; touch $SCRATCH/lane; check 'it is counted' 5 true; check bad 5 false"
+gate true 1 "2 passed, 1 failed, 0 skipped" sessions gpu
+printed "stage gpu: 1 passed, 1 failed, 0 skipped"
+
+stage unit 'check "$INFINIJUP_LEAK_CYCLES cycles" 5 true'
+gate true 0 "1 passed, 0 failed, 0 skipped" --full unit
+printed "ok: 1000 cycles"
 
 if "$copy/.ci/run" lint nonsense >"$SCRATCH/out" 2>&1; then surprise "an unknown stage was accepted"; fi
 printed "unknown stage \`nonsense\`; the stages are: lint unit"

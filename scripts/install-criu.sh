@@ -2,9 +2,14 @@
 # Puts CRIU 4.2 on a Debian machine without touching the system: `scripts/install-criu.sh [--prefix DIR]`.
 #
 # Debian 12 has CRIU 3.17, which does not run on current kernels, and Debian 13 has 4.1, which crashes when it is driven by
-# RPC with a configuration file. 4.2 is in Debian's unstable suite. Its libc must never replace the system's, so the whole
-# closure of the package, libc and dynamic loader included, is unpacked below the prefix, and the program is
-# told to use that loader and those libraries and no others.
+# RPC with a configuration file. 4.2 is in Debian's unstable suite. Its libc must never replace the system's, so the program, the
+# libraries that it needs, libc and the dynamic loader lie together below the prefix, which can be moved to another place:
+#
+#   bin/criu                  starts the program by its own loader (python/infinijup-criu/launcher.sh)
+#   lib/infinijup-criu/       program, loader and libraries, found by each other
+#   share/doc/infinijup-criu/ packages.txt, and the copyright of each package that a file is from
+#
+# The same files are the wheel `infinijup-criu` (scripts/build-criu-wheel.sh).
 #
 # Does nothing if a CRIU of at least 4.2 already runs at the prefix. A new one is built beside the old one and swapped
 # in when it has been seen to run, so an interrupted install leaves what was there.
@@ -13,6 +18,7 @@ set -euo pipefail
 prefix=/opt/infinijup/criu
 least=4.2
 suite=sid
+launcher=$(dirname "${BASH_SOURCE[0]}")/../python/infinijup-criu/launcher.sh
 
 say() { printf 'install-criu: %s\n' "$1" >&2; }
 fail() {
@@ -41,11 +47,14 @@ new_enough() { # VERSION
 }
 
 have=$(version_of "$prefix/bin/criu" || true)
-if new_enough "$have"; then
+# One from before it could be moved is replaced.
+if new_enough "$have" && [ -x "$prefix/lib/infinijup-criu/criu" ]; then
     say "$prefix/bin/criu is $have already"
     exit 0
 fi
-[ "$(id -u)" -eq 0 ] || fail "must be root to install below $prefix"
+if ! mkdir -p "$(dirname "$prefix")" || [ ! -w "$(dirname "$prefix")" ]; then
+    fail "$(id -un) may not write to $(dirname "$prefix")"
+fi
 for tool in apt-get dpkg-deb; do
     command -v "$tool" >/dev/null || fail "needs $tool: this installer knows Debian only; see https://criu.org/Installation"
 done
@@ -78,33 +87,59 @@ private_apt() { # ARGUMENT…
 private_apt update || fail "cannot read the package lists of $suite from $mirror"
 private_apt install --no-install-recommends --download-only criu patchelf || fail "$mirror did not deliver criu from $suite"
 
-mkdir -p "$next/root" "$next/bin"
+root=$work/root
+docs=$next/share/doc/infinijup-criu
+home=$next/lib/infinijup-criu
+mkdir -p "$root" "$next/bin" "$home" "$docs/copyright"
 for package in "$work"/cache/archives/*.deb; do
-    dpkg-deb -x "$package" "$next/root"
-    dpkg-deb -W --showformat='${Package} ${Version}\n' "$package" >>"$next/packages.txt"
+    dpkg-deb -x "$package" "$root"
+    dpkg-deb -c "$package" | sed -n 's#^-.* \./##p' | sed "s#\$# $(dpkg-deb -f "$package" Package)#" >>"$work/files"
+    dpkg-deb -W --showformat='${Package} ${Version}\n' "$package" >>"$work/versions"
 done
 
-# Paths as they will be after the swap: they are written into the program.
-root=$prefix/root
-loader=$(cd "$next/root" && find . \( -name 'ld-linux-x86-64.so.2' -o -name 'ld-linux-aarch64.so.1' \) | head -n 1)
-[ -n "$loader" ] || fail "found no dynamic loader among the packages"
-loader=${loader#./}
-libraries=
-unpacked=
-while read -r directory; do
-    libraries+=${libraries:+:}$root/$directory
-    unpacked+=${unpacked:+:}$next/root/$directory
-done < <(cd "$next/root" && dirname "$loader" && find usr/lib -maxdepth 1 -type d \( -name '*-linux-gnu' -o -name lib \))
-patchelf() { # ARGUMENT…
-    "$next/root/$loader" --library-path "$unpacked" "$next/root/usr/bin/patchelf" "$@"
+find_one() { # WHAT FIND-ARGUMENT…
+    local what=$1 found
+    shift
+    found=$(find "$root" -type f "$@" | head -n 1)
+    [ -n "$found" ] || fail "found no $what among the packages"
+    printf '%s\n' "$found"
 }
-program=$(cd "$next/root" && find . -name criu -type f -perm -u+x -path '*bin/*' | head -n 1)
-[ -n "$program" ] || fail "the package has no program named criu"
-program=${program#./}
-# DT_RPATH, unlike RUNPATH, also holds for what the libraries themselves need.
-patchelf --force-rpath --set-rpath "$libraries" "$next/root/$program"
-patchelf --set-interpreter "$root/$loader" "$next/root/$program"
-ln -s "../root/$program" "$next/bin/criu"
+loader=$(find_one "dynamic loader" -name 'ld-linux-*.so.*')
+program=$(find_one "program named criu" -name criu -path '*bin/*' -perm -u+x)
+libraries=$(dirname "$loader"):$root/usr/lib
+
+# The loader says which libraries the program needs. None may be one of the machine's.
+needed=$("$loader" --library-path "$libraries" --list "$program" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p') ||
+    fail "the packages lack a library that criu needs"
+files=("$program" "$loader")
+while read -r library; do
+    case $(realpath "$library") in
+        "$loader") ;;
+        "$(realpath "$root")"/*) files+=("$library") ;;
+        *) fail "criu would use the machine's $library" ;;
+    esac
+done <<<"$needed"
+for file in "${files[@]}"; do
+    # Under the name that it is looked for by, without the link to a version's name: archives of Python hold no links.
+    install -m 755 "$file" "$home/$(basename "$file")"
+    real=$(realpath "$file")
+    sed -n "s#^${real#"$(realpath "$root")"/} ##p" "$work/files" >>"$work/used"
+done
+# DT_RPATH, unlike RUNPATH, also holds for what the libraries themselves need, and goes before LD_LIBRARY_PATH.
+"$loader" --library-path "$libraries" "$root/usr/bin/patchelf" --force-rpath --set-rpath '$ORIGIN' "$home/criu"
+install -m 755 "$launcher" "$next/bin/criu"
+
+# Whoever passes these files on passes on their licences, and says where the sources are.
+{
+    echo "# Debian packages that these files are from. The sources of each: https://snapshot.debian.org/binary/NAME/VERSION/"
+    sort -u "$work/used" | join - <(sort "$work/versions")
+} >"$docs/packages.txt"
+while read -r package; do
+    # A package may use the directory of the one that it was built with (libgcc-s1 does).
+    install -m 644 "$root/usr/share/doc/$package/copyright" "$docs/copyright/$package"
+done < <(sort -u "$work/used")
+# The texts that those refer to.
+cp -L /usr/share/common-licenses/{Apache-2.0,BSD,GPL-1,GPL-2,GPL-3,LGPL-2,LGPL-2.1,LGPL-3} "$docs/copyright/"
 
 old=
 if [ -e "$prefix" ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The Python of the end-to-end tests and benchmarks: `scripts/test-python.sh [--prefix DIR]` makes a virtual environment with
-# the exact packages of tests/privileged/requirements.txt, by default /opt/infinijup/test-venv.
+# the exact packages of tests/sessions/requirements.txt, by default /opt/infinijup/test-venv.
 # `--requirements FILE --imports MODULES` makes another one; `scripts/gpu-python.sh` does.
 #
 # Kernels run as throw-away users, so every user must be able to execute it. That rules out an interpreter that lives in
@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 prefix=/opt/infinijup/test-venv
 python=/usr/bin/python3
-requirements=tests/privileged/requirements.txt
+requirements=tests/sessions/requirements.txt
 imports='ipykernel, jupyter_client, numpy, pandas, pytest, pytest_timeout'
 
 say() { printf 'test-python: %s\n' "$1" >&2; }

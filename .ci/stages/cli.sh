@@ -2,9 +2,9 @@
 # The command line as a user meets it: the built `infinijup`, its completions and its manual pages. Its tests run in
 # `unit`; here is what needs the program itself.
 
-infinijup=${CARGO_TARGET_DIR:-target}/debug/infinijup
+infinijup=$PROGRAMS/infinijup
 
-if check "infinijup builds" 600 cargo build -p cli --locked; then
+if build; then
     check "infinijup --version" 10 "$infinijup" --version
     check "infinijup --help" 10 "$infinijup" --help
     for shell in bash zsh fish; do

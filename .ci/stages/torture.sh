@@ -1,4 +1,5 @@
 # shellcheck shell=bash
-# Kills and full disks: a store that is interrupted at any instant holds the old state or the new one.
+# Kills and full disks: a store that is interrupted at any instant holds the old state or the new one. What else tests/torture has runs
+# in `unit`.
 
-check_tests "torture" 900 count_cargo_test 1 cargo test --release -p torture --locked
+check_tests "torture" 900 count_cargo_test 4 cargo test --workspace --test kill --test damage --test full_disk --locked

@@ -1,17 +1,22 @@
 # shellcheck shell=bash
 # Unit and integration tests that need neither root nor a special machine, and the examples in the documentation.
-# workspace-checks has run in `lint`; packages under tests/ have stages of their own.
+# The rules of the house have run in `lint`; kills and full disks have a stage of their own. Tests that skip themselves where a program is
+# missing find it here, as root; then a skip is a failure.
 
-mapfile -t packages < <(product_packages)
+elsewhere="($LIVE_TESTS) or ($GPU_TESTS) or binary_id(workspace-checks::repository)"
+elsewhere+=" or binary_id(torture::kill) or binary_id(torture::damage) or binary_id(torture::full_disk)"
 
-if cargo nextest --version >/dev/null 2>&1; then
-    check_tests "unit tests" 900 count_nextest 1 \
-        cargo nextest run "${packages[@]}" --profile ci --locked -E "not ($LIVE_TESTS) and not ($GPU_TESTS)"
-else
-    echo "cargo-nextest is not installed: the tests run under cargo test, without a time limit for each"
-    check_tests "unit tests" 900 count_cargo_test 1 \
-        cargo test "${packages[@]}" --lib --bins --tests --no-fail-fast --locked
+if [ "$(id -u)" -eq 0 ] && installed redis sessions; then
+    export PATH=$TOOLS/bin:$PATH INFINIJUP_TESTS_REQUIRED=1 INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu
 fi
-
-check_tests "documentation examples" 600 count_cargo_test 0 \
-    cargo test "${packages[@]}" --doc --no-fail-fast --locked
+if build; then
+    if cargo nextest --version >/dev/null 2>&1; then
+        check_tests "unit tests" 900 count_nextest 900 \
+            cargo nextest run --workspace --profile ci --locked -E "not ($elsewhere)"
+    else
+        echo "cargo-nextest is not installed: the tests run under cargo test, without a time limit for each"
+        check_tests "unit tests" 900 count_cargo_test 900 \
+            cargo test --workspace --exclude torture --lib --bins --tests --no-fail-fast --locked
+    fi
+    check_tests "documentation examples" 600 count_cargo_test 0 cargo test --workspace --doc --no-fail-fast --locked
+fi

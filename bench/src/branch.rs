@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::json;
 
-use crate::live::{BareBox, Client, Daemon, Place, able, connection, fill};
+use crate::live::{BareBox, Client, Daemon, Place, User, able, connection, fill};
 use crate::measure::{cores, median, settle, timed};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
@@ -16,18 +16,19 @@ use crate::run::Run;
 pub(crate) fn run(run: &Run) -> Result<Report> {
     able()?;
     let (mib, count) = if run.smoke { (64, 2) } else { (1024, 8) };
-    let daemon = Daemon::start()?;
+    let user = User::make()?;
+    let daemon = Daemon::start(&user)?;
     let (id, file) = daemon.kernel("branch")?;
-    let mut original = BareBox::new("o")?;
+    let mut original = BareBox::new(&user, "o")?;
     original.launch_kernel()?;
-    Client::start(None)?.ask(&file, &fill(mib), "answer")?;
-    Client::start(Some(original.namespace()))?.ask(&original.connection_file(), &fill(mib), "answer")?;
-    let place = Place::new("images")?;
+    Client::start()?.ask(&file, &fill(mib), "answer")?;
+    Client::start_in(&original)?.ask(&original.connection_file(), &fill(mib), "answer")?;
+    let place = Place::of(&user, "images")?;
     let images = place.dir.join("images");
     original.dump(&images, true)?;
     let taken = daemon.job(&format!("/v1/sessions/{id}/snapshot"), &json!({}))?;
     let commit = taken["commit"].as_str().context("a snapshot without a commit")?.to_owned();
-    let mut clients = (0..count).map(|_| Client::start(None)).collect::<Result<Vec<_>>>()?;
+    let mut clients = (0..count).map(|_| Client::start()).collect::<Result<Vec<_>>>()?;
 
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for number in 0..run.rounds {
@@ -35,7 +36,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
         settle();
         ours.push(branches(&daemon, &id, &commit, &mut clients)?);
         settle();
-        bare.push(restores(&original, &images, count)?);
+        bare.push(restores(&user, &original, &images, count)?);
     }
     fs::remove_dir_all(&images)?;
     let ratio = median(&ours) / median(&bare);
@@ -90,12 +91,12 @@ fn answers(clients: &mut [Client], files: &[PathBuf]) -> Result<()> {
 }
 
 /// Seconds for bare restores. Boxes and clients are ready before.
-fn restores(original: &BareBox, images: &Path, count: usize) -> Result<f64> {
+fn restores(user: &User, original: &BareBox, images: &Path, count: usize) -> Result<f64> {
     let mut boxes = Vec::new();
     for number in 0..count {
-        let bare = BareBox::new(&format!("b{number}"))?;
-        original.share(&bare)?;
-        let client = Client::start(Some(bare.namespace()))?;
+        let bare = BareBox::new(user, &format!("b{number}"))?;
+        original.share(user, &bare)?;
+        let client = Client::start_in(&bare)?;
         boxes.push((bare, client));
     }
     let queue = Mutex::new(boxes.iter_mut());

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::bare;
 use crate::content::{Content, PAGE};
 use crate::image::Image;
-use crate::measure::{MIB, median, mib, ratio, timed};
+use crate::measure::{MIB, median, mib, ratio, timed, worse};
 use crate::patterns;
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
@@ -45,9 +45,9 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
             speeds.push(stage.took.cpu_gbps(stage.bytes_in));
         }
         let made = median(&speeds);
-        worst_size = worst_size.max((out / size - 1.0).abs());
+        worst_size = worse(worst_size, (out / size - 1.0).abs());
         let corrected = made * REAL_BLAKE3 / machine;
-        worst_speed = worst_speed.max((corrected / speed).max(speed / corrected));
+        worst_speed = worse(worst_speed, worse(corrected / speed, speed / corrected));
         run.say(&format!(
             "zstd {level} {:>4} KiB: {out:.3} (real {size}), {made:.2} GB/s (real {speed})",
             piece >> 10
@@ -99,7 +99,7 @@ fn changes(run: &Run, images: &[Image]) -> Result<(Value, f64)> {
         let wanted = pattern.wanted_mib(run.len);
         for ((bytes, wanted), piece) in changed.0.iter().zip(wanted).zip(patterns::PIECES) {
             let off = ((mib(*bytes) - wanted).abs() - mib(piece)).max(0.0);
-            worst = worst.max(off / wanted);
+            worst = worse(worst, off / wanted);
         }
         let made = changed.0.map(|bytes| round(mib(bytes)));
         let wanted = wanted.map(round);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::bare;
 use crate::image::Image;
-use crate::measure::{Timed, cores, median_timed, mib, ratio, settle};
+use crate::measure::{Timed, cores, median_timed, mib, ratio, settle, worse};
 use crate::ours::Store;
 use crate::patterns::{self, Changed, PATTERNS, PIECES, STEPS};
 use crate::report::{Bar, Kind, Report, round};
@@ -109,7 +109,7 @@ fn report(
     };
     let worst_raw = (0..SCATTERED)
         .map(|at| if ours.new_raw[at] == 0 { f64::NAN } else { ratio(ours.new_raw[at], changed[at].0[0]) })
-        .fold(0.0, |worst: f64, next| if next.is_nan() { next } else { worst.max(next) });
+        .fold(0.0, worse);
     Ok(Report {
         name: "store-delta",
         bars: vec![

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::live::gpu::{Caller, Gpus, Target};
-use crate::live::{BareBox, Daemon, Place, able, must};
+use crate::live::{BareBox, Daemon, Place, User, able};
 use crate::measure::{median, settle, timed};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
@@ -61,19 +61,17 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
 }
 
 fn measure(run: &Run, mib: u64) -> Result<Rounds> {
+    let user = User::make()?;
     let gpus = Gpus::start()?;
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-u").arg(gpus.target()?).args(["--gpus", "1", "--mib", &mib.to_string()]).envs(gpus.env());
-    let daemon = Daemon::start_with(&gpus.env())?;
+    let daemon = Daemon::start_with(&user, &gpus.env())?;
     let id = daemon.command("gpu", &command)?;
-    let mut bare = BareBox::new("g")?;
-    bare.launch(&command, gpus.nodes())?;
-    let mut caller = Caller::start(&gpus)?;
-    let memory = Place::new("tmpfs")?;
-    let inside = memory.dir.join("m");
-    fs::create_dir(&inside)?;
-    must(Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&inside))?;
-    let disk = Place::new("disk")?;
+    let mut bare = BareBox::with_nodes(&user, "g", gpus.nodes())?;
+    bare.launch(&command)?;
+    let mut caller = Caller::start(&user, &gpus)?;
+    let memory = Place::in_memory(&user, "tmpfs")?;
+    let disk = Place::of(&user, "disk")?;
 
     let mut rounds = Rounds::default();
     // The first snapshot stores everything and warms things up.
@@ -88,10 +86,10 @@ fn measure(run: &Run, mib: u64) -> Result<Rounds> {
         let our_snapshot =
             after["gap"].as_f64().context("the program does not say how long it stood still")?;
 
-        let theirs = Target::find(bare.pid()?, bare.log())?;
+        let theirs = Target::find(bare.holder(), bare.log())?;
         let before = theirs.ask()?;
         let to_disk = bare_snapshot(&mut caller, &mut bare, &theirs, &disk.dir.join("images"))?;
-        let to_memory = bare_snapshot(&mut caller, &mut bare, &theirs, &inside.join("images"))?;
+        let to_memory = bare_snapshot(&mut caller, &mut bare, &theirs, &memory.dir.join("images"))?;
         same(&before, &theirs.ask()?)?;
 
         settle();
@@ -107,7 +105,7 @@ fn measure(run: &Run, mib: u64) -> Result<Rounds> {
         bare.dump(&images, false)?;
         settle();
         let (_, restored) = timed(|| bare.restore(&images))?;
-        let theirs = Target::find(bare.pid()?, bare.log())?;
+        let theirs = Target::find(bare.holder(), bare.log())?;
         let bare_resume =
             restored.wall_s + caller.call("Restore", theirs.pid())? + caller.call("Unlock", theirs.pid())?;
         fs::remove_dir_all(&images)?;

@@ -11,6 +11,7 @@ mod detect;
 mod gpu_overhead;
 mod image;
 mod ingest;
+mod install;
 mod live;
 mod measure;
 mod ours;
@@ -93,6 +94,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "swap",
         "How long a person waits for a kernel of 100 MB to go back, against bare kill and `criu restore`.",
         swap::run,
+    ),
+    (
+        "install",
+        "From nothing to a first snapshot, as an ordinary user with pip: each step timed.",
+        install::run,
     ),
 ];
 

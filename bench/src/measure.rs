@@ -88,6 +88,11 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The larger one. Unlike `f64::max` it keeps a figure that could not be had (NaN): that must not vanish behind one that could.
+pub(crate) fn worse(one: f64, other: f64) -> f64 {
+    if one.is_nan() || other.is_nan() { f64::NAN } else { one.max(other) }
+}
+
 /// Wall and CPU medians of some rounds, each by itself.
 pub(crate) fn median_timed(rounds: &[Timed]) -> Timed {
     Timed {
@@ -196,6 +201,12 @@ mod tests {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_figure_that_is_missing_is_the_worst() {
+        assert!((worse(1.0, 2.0) - 2.0).abs() < 1e-9);
+        assert!([1.0, f64::NAN, 2.0].into_iter().fold(0.0, worse).is_nan());
     }
 
     #[test]

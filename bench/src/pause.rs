@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::live::{BareBox, Client, Daemon, Place, able, fill, must};
+use crate::live::{BareBox, Client, Daemon, Place, User, able, fill};
 use crate::measure::{median, settle};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
@@ -70,22 +69,20 @@ impl Rounds {
 }
 
 fn measure(run: &Run, mib: u64) -> Result<Rounds> {
-    let daemon = Daemon::start()?;
-    let mut bare = BareBox::new("p")?;
+    let user = User::make()?;
+    let daemon = Daemon::start(&user)?;
+    let mut bare = BareBox::new(&user, "p")?;
     bare.launch_kernel()?;
     let (id, ours_file) = daemon.kernel("pause")?;
-    let mut ours = Client::start(None)?;
-    let mut theirs = Client::start(Some(bare.namespace()))?;
+    let mut ours = Client::start()?;
+    let mut theirs = Client::start_in(&bare)?;
     let bare_file = bare.connection_file();
     for (client, file) in [(&mut ours, &ours_file), (&mut theirs, &bare_file)] {
         client.ask(file, &fill(mib), "answer")?;
         client.ask(file, WATCH, "gap")?;
     }
-    let disk = Place::new("disk")?;
-    let memory = Place::new("tmpfs")?;
-    let inside = memory.dir.join("m");
-    fs::create_dir(&inside)?;
-    must(Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&inside))?;
+    let disk = Place::of(&user, "disk")?;
+    let memory = Place::in_memory(&user, "tmpfs")?;
 
     let mut rounds = Rounds::default();
     // The first snapshot stores everything, later ones what changed; the pause is the same, so it may warm things up.
@@ -105,7 +102,7 @@ fn measure(run: &Run, mib: u64) -> Result<Rounds> {
             fs::remove_dir_all(&images)?;
             gap
         };
-        let (to_disk, to_tmpfs) = (dump_to(&disk.dir)?, dump_to(&inside)?);
+        let (to_disk, to_tmpfs) = (dump_to(&disk.dir)?, dump_to(&memory.dir)?);
         if number > 0 {
             rounds.ours.push(gap);
             rounds.ours_frozen.push(frozen);

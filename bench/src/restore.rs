@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::live::{BareBox, Client, Daemon, Place, able, fill};
+use crate::live::{BareBox, Client, Daemon, Place, User, able, fill};
 use crate::measure::{median, settle, timed};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
@@ -37,17 +37,18 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
 }
 
 fn measure(run: &Run, mib: u64) -> Result<(Vec<f64>, Vec<f64>)> {
-    let daemon = Daemon::start()?;
-    let mut bare = BareBox::new("r")?;
+    let user = User::make()?;
+    let daemon = Daemon::start(&user)?;
+    let mut bare = BareBox::new(&user, "r")?;
     bare.launch_kernel()?;
     let (id, ours_file) = daemon.kernel("restore")?;
-    let mut ours = Client::start(None)?;
-    let mut theirs = Client::start(Some(bare.namespace()))?;
+    let mut ours = Client::start()?;
+    let mut theirs = Client::start_in(&bare)?;
     let bare_file = bare.connection_file();
     ours.ask(&ours_file, &fill(mib), "answer")?;
     theirs.ask(&bare_file, &fill(mib), "answer")?;
 
-    let place = Place::new("images")?;
+    let place = Place::of(&user, "images")?;
     let (mut our_rounds, mut bare_rounds) = (Vec::new(), Vec::new());
     for number in 0..run.rounds {
         run.say(&format!("restore {mib} MiB: round {} of {}", number + 1, run.rounds));

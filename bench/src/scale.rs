@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use crate::catalogue::{self, CatalogueCost};
+use crate::measure::worse;
 use crate::report::{Bar, Kind, Report};
 use crate::run::Run;
 
@@ -19,7 +20,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
         costs.push(cost);
     }
     let growth = |of: fn(&CatalogueCost) -> f64| {
-        costs.windows(2).map(|pair| of(&pair[1]) / of(&pair[0])).fold(0.0, f64::max)
+        costs.windows(2).map(|pair| of(&pair[1]) / of(&pair[0])).fold(0.0, worse)
     };
     let peak = costs.iter().map(|cost| cost.peak_bytes).max().unwrap_or(u64::MAX);
     let commits = if run.smoke { 200 } else { 10_000 };

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use crate::live::{BareBox, Browser, Client, Daemon, Place, able, fill};
+use crate::live::{BareBox, Browser, Client, Daemon, Place, User, able, fill};
 use crate::measure::{median, settle, timed};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
@@ -19,20 +19,21 @@ const ROUNDS: usize = 15;
 pub(crate) fn run(run: &Run) -> Result<Report> {
     able()?;
     let (mib, rounds) = if run.smoke { (20, 2) } else { (60, ROUNDS.max(run.rounds)) };
-    let daemon = Daemon::start()?;
-    let mut page = Browser::start(&daemon)?;
+    let user = User::make()?;
+    let daemon = Daemon::start(&user)?;
+    let mut page = Browser::start(&user, &daemon)?;
     let opened = page.ask(&json!({ "do": "open" }))?;
     ensure!(opened["session"].is_string(), "the notebook's kernel is not a session: {opened}");
     page.ask(&json!({ "do": "run", "code": fill(mib) }))?;
     let taken = page.ask(&json!({ "do": "snapshot", "label": "here" }))?;
     let commit = taken["commit"].as_str().context("a snapshot without a commit")?.to_owned();
 
-    let mut bare = BareBox::new("w")?;
+    let mut bare = BareBox::new(&user, "w")?;
     bare.launch_kernel()?;
-    let mut client = Client::start(Some(bare.namespace()))?;
+    let mut client = Client::start_in(&bare)?;
     let file = bare.connection_file();
     client.ask(&file, &fill(mib), "answer")?;
-    let place = Place::new("images")?;
+    let place = Place::of(&user, "images")?;
     let images = place.dir.join("images");
     bare.dump(&images, true)?;
 
@@ -49,7 +50,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
 
         settle();
         let ((), ended) = timed(|| {
-            bare.kill();
+            bare.empty()?;
             bare.restore(&images)
         })?;
         let (answer, first) = timed(|| client.ask(&file, "answer += 1", "answer"))?;

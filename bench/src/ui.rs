@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use crate::live::{Browser, Daemon, able};
+use crate::live::{Browser, Daemon, User, able};
 use crate::report::{Bar, Kind, Report};
 use crate::run::Run;
 
@@ -13,8 +13,9 @@ use crate::run::Run;
 pub(crate) fn run(run: &Run) -> Result<Report> {
     able()?;
     let snapshots: u32 = if run.smoke { 40 } else { 2000 };
-    let daemon = Daemon::start()?;
-    let mut page = Browser::start(&daemon)?;
+    let user = User::make()?;
+    let daemon = Daemon::start(&user)?;
+    let mut page = Browser::start(&user, &daemon)?;
     let opened = page.ask(&json!({ "do": "open" }))?;
     let session = opened["session"].as_str().context("the notebook's kernel is not a session")?.to_owned();
     for number in 1..=snapshots {

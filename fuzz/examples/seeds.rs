@@ -36,7 +36,26 @@ fn seed(target: &str, name: &str, bytes: &[u8]) {
     fs::write(directory.join(name), bytes).unwrap();
 }
 
+/// Requests to the GPU helper, without the zeroes that the target puts behind them.
+fn gpu_helper() {
+    use checkpoint_cuda::GpuUuid;
+    use checkpoint_cuda::helper::message::{Answer, Refusal, Request};
+    let pair = (GpuUuid::from_bytes([1; 16]), GpuUuid::from_bytes([2; 16]));
+    for (name, request) in [
+        ("thread", Request::Thread),
+        ("lock", Request::Lock { timeout_ms: 9000 }),
+        ("restore", Request::Restore { pairs: vec![pair, pair] }),
+        ("unlock", Request::Unlock),
+    ] {
+        let bytes = request.bytes().unwrap();
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        seed("gpu_helper", name, &bytes[..=used]);
+    }
+    seed("gpu_helper", "answer", &Answer::Refused(Refusal::OtherUser).bytes());
+}
+
 fn main() {
+    gpu_helper();
     let directory = tempfile::tempdir().unwrap();
     let unlock = Unlock::Passphrase("correct horse".to_owned().into());
     let encryption = Encryption { unlocks: vec![unlock], cost: KdfCost::for_tests() };

@@ -1,4 +1,4 @@
-"""A browser for the run, a server and tabs for each test. The daemon, users and GPUs are those of tests/privileged."""
+"""A browser for the run, a server and tabs for each test. The daemon, users and GPUs are those of tests/sessions."""
 
 import os
 import re

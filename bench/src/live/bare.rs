@@ -1,42 +1,57 @@
-//! A kernel in a box made with the tools of the system, dumped and restored by `criu` command lines.
+//! A kernel in a box that the user has made with system calls alone (box.py), dumped and restored by `criu` command lines.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::live::{CRIU, PYTHON, Place, must};
+use crate::live::{CRIU, PYTHON, Place, User};
 
-const INSIDE: &str = include_str!("box.sh");
-/// CRIU refuses a tree with a descriptor from outside, and whoever started us may have left us some.
-const WITHOUT_DESCRIPTORS: &str =
-    "import os, sys; os.closerange(3, 4096); os.execvp(sys.argv[1], sys.argv[1:])";
+const PROGRAM: &str = include_str!("box.py");
+/// Where a box sees its own directory.
+const SEEN_AT: &str = "/run/box";
+/// The first process of a tree, as CRIU sees it.
+const ROOT: &str = "300";
 
-/// One box; what runs in it ends with this value.
+/// One box; what runs in it ends with this value. It outlives the trees in it, so a restore finds one that is ready.
 pub(crate) struct BareBox {
-    name: String,
+    driver: Child,
+    errands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    holder: i32,
+    environment: Vec<(String, String)>,
     place: Place,
-    launcher: Option<Child>,
-    pid: Option<i32>,
 }
 
 impl BareBox {
-    /// A box with nothing in it: a network namespace and a root.
-    pub(crate) fn new(name: &str) -> Result<Self> {
-        let place = Place::new(name)?;
-        for dir in ["root", "shared", "place"] {
-            fs::create_dir(place.dir.join(dir))?;
-        }
-        let name = format!("ijbench{}{name}", std::process::id());
-        must(Command::new("ip").args(["netns", "add", &name]))?;
-        let new = Self { name, place, launcher: None, pid: None };
-        must(Command::new("ip").args(["-n", &new.name, "link", "set", "lo", "up"]))?;
-        must(Command::new("mount").arg("--bind").arg("/").arg(new.root()))?;
-        must(Command::new("mount").arg("--make-private").arg(new.root()))?;
+    /// A box with nothing in it.
+    pub(crate) fn new(user: &User, name: &str) -> Result<Self> {
+        Self::with_nodes(user, name, &[])
+    }
+
+    /// The same, with further devices of the machine's in its `/dev`.
+    pub(crate) fn with_nodes(user: &User, name: &str, nodes: &[String]) -> Result<Self> {
+        let place = Place::of(user, name)?;
+        let mut driver = user
+            .command(PYTHON)
+            .args(["-I", "-S", "-c", PROGRAM])
+            .arg(&place.dir)
+            .args(nodes)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the driver of a bare box")?;
+        let errands = driver.stdin.take();
+        let answers = BufReader::new(driver.stdout.take().context("the driver has no stdout")?);
+        let environment =
+            user.environment().map(|(name, value)| (name.to_owned(), value.display().to_string()));
+        let mut new = Self { driver, errands, answers, holder: 0, environment: environment.into(), place };
+        new.holder = i32::try_from(new.answer()?).context("the holder has no number")?;
+        // So that no dump and no restore has to find out what this kernel can do; a daemon has found out at its start.
+        new.criu(&["check"], None)?;
         Ok(new)
     }
 
@@ -49,193 +64,114 @@ impl BareBox {
             "hb_port": ports[4],
         });
         fs::write(self.connection_file(), connection.to_string())?;
-        let file = self.place.dir.join("place/c.json");
         let mut kernel = Command::new(PYTHON);
-        kernel.args(["-m", "ipykernel_launcher", "--HistoryManager.enabled=False", "-f"]).arg(file);
-        self.launch(&kernel, "")
+        kernel.args(["-m", "ipykernel_launcher", "--HistoryManager.enabled=False", "-f"]);
+        kernel.arg(Path::new(SEEN_AT).join("c.json"));
+        self.launch(&kernel)
     }
 
-    /// Starts a command in it, with the command's environment on top of ours. `nodes` are further devices, a line each: name,
-    /// major, minor.
-    pub(crate) fn launch(&mut self, command: &Command, nodes: &str) -> Result<()> {
-        let launcher = Command::new(PYTHON)
-            .args(["-c", WITHOUT_DESCRIPTORS, "ip", "netns", "exec", &self.name])
-            .args(["unshare", "--mount", "--pid", "--fork", "--ipc", "sh", "-c", INSIDE, "sh"])
-            .arg(self.root())
-            .arg(self.place.dir.join("shared"))
-            .arg(self.place.dir.join("place"))
-            .arg(command.get_program())
-            .args(command.get_args())
-            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
-            .env("BOX_NODES", nodes)
-            .spawn()
-            .context("cannot launch a bare box")?;
-        let pid = launcher.id();
-        self.launcher = Some(launcher);
-        let begun = Instant::now();
-        let children = format!("/proc/{pid}/task/{pid}/children");
-        while self.pid.is_none() {
-            ensure!(begun.elapsed() < Duration::from_secs(20), "the bare box did not start");
-            let text = fs::read_to_string(&children).context("the bare box has ended")?;
-            self.pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
+    /// Starts a command in it, with the command's environment on top of the user's.
+    pub(crate) fn launch(&mut self, command: &Command) -> Result<()> {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let argv: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let own = command.get_envs().filter_map(|(name, value)| {
+            Some((name.to_string_lossy().into_owned(), value?.to_string_lossy().into_owned()))
+        });
+        let env: serde_json::Map<String, Value> = self
+            .environment
+            .iter()
+            .cloned()
+            .chain(own)
+            .map(|(name, value)| (name, Value::String(value)))
+            .collect();
+        self.errand(&json!({ "do": "launch", "argv": argv, "env": env }))
     }
 
     /// Its process 1, as the machine numbers it.
-    pub(crate) fn pid(&self) -> Result<i32> {
-        self.pid.context("nothing runs in the bare box")
+    pub(crate) fn holder(&self) -> i32 {
+        self.holder
     }
 
     /// What runs in it writes its output here.
     pub(crate) fn log(&self) -> PathBuf {
-        self.place.dir.join("shared/log")
+        self.place.dir.join("log")
     }
 
-    /// Where clients in [`BareBox::namespace`] find the kernel.
+    /// Where clients in its network find the kernel.
     pub(crate) fn connection_file(&self) -> PathBuf {
-        self.place.dir.join("shared/c.json")
-    }
-
-    /// The network namespace by its name.
-    pub(crate) fn namespace(&self) -> &str {
-        &self.name
-    }
-
-    fn root(&self) -> PathBuf {
-        self.place.dir.join("root")
+        self.place.dir.join("c.json")
     }
 
     /// `criu dump` into a directory, which is made.
     pub(crate) fn dump(&mut self, images: &Path, leave_running: bool) -> Result<()> {
-        fs::create_dir_all(images)?;
-        let pid = self.pid()?;
-        let network = fs::metadata(format!("/proc/{pid}/ns/net"))?.ino();
-        let mut command = Command::new(CRIU);
-        command.args(["dump", "-t", &pid.to_string(), "-o", "dump.log", "-D"]).arg(images);
-        command.args(["--tcp-close", "--network-lock", "skip", "--file-locks", "--manage-cgroups=ignore"]);
-        command.args([
-            "--link-remap",
-            "--ghost-limit",
-            "1G",
-            "--external",
-            &format!("net[{network}]:extNet"),
-        ]);
-        command.args(["--external", &format!("mnt[{}]:shared", self.place.dir.join("place").display())]);
+        let mut words = vec!["dump", "--tree", ROOT, "--log-file", "dump.log"];
+        words.extend(["--tcp-close", "--skip-in-flight", "--network-lock", "skip", "--file-locks"]);
+        words.extend(["--manage-cgroups=ignore", "--link-remap", "--ghost-limit", "1G"]);
         if leave_running {
-            command.arg("--leave-running");
+            words.push("--leave-running");
         }
-        must(&mut command)?;
-        if !leave_running {
-            self.pid = None;
-            self.reap();
-        }
-        Ok(())
+        self.criu(&words, Some(images)).with_context(|| errors_in(&images.join("dump.log")))?;
+        if leave_running { Ok(()) } else { self.empty() }
     }
 
-    /// `criu restore` into this box, whose namespaces are ready.
+    /// `criu restore` into this box, which is empty.
     pub(crate) fn restore(&mut self, images: &Path) -> Result<()> {
-        let pid_file = self.place.dir.join("shared/pid");
-        let _ = fs::remove_file(&pid_file);
-        // The shell opens the namespace as descriptor 9; CRIU takes it by number.
-        let mut command = Command::new("sh");
-        command.args(["-c", "exec \"$@\" 9</run/netns/\"$0\"", &self.name, CRIU, "restore", "-d", "-o"]);
-        command.arg(self.place.dir.join("restore.log")).arg("-D").arg(images).arg("--root").arg(self.root());
-        command.arg("--pidfile").arg(&pid_file);
-        command.args([
-            "--tcp-close",
-            "--manage-cgroups=ignore",
-            "--link-remap",
-            "--inherit-fd",
-            "fd[9]:extNet",
-        ]);
-        command.args(["--external", &format!("mnt[shared]:{}", self.place.dir.join("shared").display())]);
-        must(&mut command).with_context(|| {
-            let log = fs::read_to_string(self.place.dir.join("restore.log")).unwrap_or_default();
-            log.lines().filter(|line| line.contains("Error")).collect::<Vec<_>>().join("; ")
-        })?;
-        self.pid = Some(fs::read_to_string(&pid_file)?.trim().parse().context("no pid in the pid file")?);
-        Ok(())
+        let log = Path::new(SEEN_AT).join("restore.log").display().to_string();
+        let mut words = vec!["restore", "--restore-detached", "--log-file", &log];
+        words.extend(["--tcp-close", "--network-lock", "skip", "--manage-cgroups=ignore", "--link-remap"]);
+        words.push("--skip-file-rwx-check");
+        self.criu(&words, Some(images)).with_context(|| errors_in(&self.place.dir.join("restore.log")))
     }
 
     /// Takes over what a restore in another box needs: the connection file and the log that is open.
-    pub(crate) fn share(&self, with: &Self) -> Result<()> {
+    pub(crate) fn share(&self, user: &User, with: &Self) -> Result<()> {
         for name in ["c.json", "log"] {
-            fs::copy(self.place.dir.join("shared").join(name), with.place.dir.join("shared").join(name))?;
+            let copy = with.place.dir.join(name);
+            fs::copy(self.place.dir.join(name), &copy)?;
+            user.give(&copy)?;
         }
         Ok(())
     }
 
-    /// Ends what runs in it.
-    pub(crate) fn kill(&mut self) {
-        if let Some(pid) = self.pid.take().and_then(rustix::process::Pid::from_raw) {
-            // Process 1 of its namespace: all others end with it. It may have ended already.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            let begun = Instant::now();
-            let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
-            while self.launcher.is_none()
-                && fs::read_to_string(&path).is_ok_and(|stat| !has_ended(&stat))
-                && begun.elapsed() < Duration::from_secs(10)
-            {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-        self.reap();
+    /// Ends what runs in it and waits until that is gone. The box is there for the next.
+    pub(crate) fn empty(&mut self) -> Result<()> {
+        self.errand(&json!({ "do": "empty" }))
     }
 
-    fn reap(&mut self) {
-        if let Some(mut launcher) = self.launcher.take() {
-            let _ = launcher.wait();
-        }
+    fn criu(&mut self, words: &[&str], images: Option<&Path>) -> Result<()> {
+        self.errand(&json!({ "do": "criu", "program": CRIU, "words": words, "images": images })).with_context(
+            || {
+                let complaints = fs::read_to_string(self.place.dir.join("criu.stderr")).unwrap_or_default();
+                format!("criu {}: {}", words.join(" "), complaints.trim())
+            },
+        )
+    }
+
+    fn errand(&mut self, what: &Value) -> Result<()> {
+        let errands = self.errands.as_mut().context("the driver of a bare box is closed")?;
+        writeln!(errands, "{what}").context("the driver of a bare box has ended")?;
+        errands.flush()?;
+        let code = self.answer()?;
+        ensure!(code == 0, "`{}` in a bare box ended with {code}", what["do"]);
+        Ok(())
+    }
+
+    fn answer(&mut self) -> Result<i64> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        line.trim().parse().context("no answer from the driver of a bare box")
     }
 }
 
-/// Whether a process with this `/proc/PID/stat` has ended, and all of its pid namespace with it if it was process 1 there.
-///
-/// What `criu restore -d` made belongs to the machine's init, which may take a second to reap it: to wait for that would
-/// count another program's time as CRIU's. The first thread shows as a zombie while others still end, so it has to be the
-/// only one left: the last thread of a process 1 goes when everything in the namespace has gone.
-fn has_ended(stat: &str) -> bool {
-    // The name before the bracket may hold anything. proc_pid_stat(5): state is field 3, num_threads field 20.
-    let Some((_, fields)) = stat.rsplit_once(") ") else { return false };
-    let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next();
-    let threads = fields.nth(16);
-    matches!(state, Some("Z" | "X")) && matches!(threads, Some("0" | "1"))
+fn errors_in(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().filter(|line| line.contains("Error")).collect::<Vec<_>>().join("; ")
 }
 
 impl Drop for BareBox {
     fn drop(&mut self) {
-        self.kill();
-        let _ = Command::new("ip").args(["netns", "delete", &self.name]).status();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::has_ended;
-
-    #[test]
-    fn a_zombie_with_no_thread_left_has_ended() {
-        let stat = |state: &str, threads: u32| {
-            format!("41 (a) Z 1 (b) {state} 1 41 41 0 -1 4228364 0 0 0 0 0 0 0 0 20 0 {threads} 0 900 0 0")
-        };
-        assert!(has_ended(&stat("Z", 1)));
-        assert!(!has_ended(&stat("Z", 2)), "its other threads still end");
-        assert!(!has_ended(&stat("S", 1)));
-        assert!(!has_ended(""));
-    }
-
-    #[test]
-    fn the_kernel_says_it_so() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let begun = std::time::Instant::now();
-        let path = format!("/proc/{}/stat", child.id());
-        while !has_ended(&std::fs::read_to_string(&path).unwrap()) {
-            assert!(begun.elapsed().as_secs() < 20);
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        child.wait().unwrap();
+        // At the end of its input it ends the box.
+        self.errands.take();
+        let _ = self.driver.wait();
     }
 }

@@ -1,5 +1,5 @@
-"""JupyterLab in a browser, fed with lines: each is an object `{"do": NAME, …}` and is answered by one. `SOCKET DIRECTORY` are the
-daemon's socket and a directory of our own. Times are taken in the page itself, by its own clock.
+"""JupyterLab in a browser, fed with lines: each is an object `{"do": NAME, …}` and is answered by one. `SOCKET USER` are the
+daemon's socket and whose it is: the server runs as that user. Times are taken in the page itself, by its own clock.
 
 It is written in the words of the browser tests, so what is measured is what they try.
 """
@@ -8,8 +8,8 @@ import json
 import statistics
 import sys
 import time
-from pathlib import Path
 
+from harness.users import User
 from lab.history import History
 from lab.notebook import Notebook
 from lab.server import Lab
@@ -17,33 +17,12 @@ from lab.tab import Tab
 from playwright.sync_api import sync_playwright
 
 
-class Owner:
-    """Root, with another home: what the server needs to know of a user."""
-
-    def __init__(self, home: Path):
-        self.name, self.uid, self.home = "root", 0, home
-        home.mkdir(parents=True, exist_ok=True)
-
-    def mkdir(self, path: Path) -> Path:
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def write(self, path: Path, text: str) -> None:
-        path.write_text(text)
-
-    def words(self, words):
-        return list(words)
-
-    def environment(self):
-        return {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-
-
 class Bench:
     """One notebook in one tab."""
 
-    def __init__(self, context, socket: str, directory: Path):
+    def __init__(self, context, socket: str, user: User):
         daemon = type("Daemon", (), {"socket": socket})
-        self.lab = Lab(daemon, Owner(directory / "home"), options=["--allow-root"]).start()
+        self.lab = Lab(daemon, user).start()
         self.path = self.lab.write_notebook("bench.ipynb", "answer = 41")
         self.tab = Tab(context, self.lab, "bench")
         self.tab.page.set_default_timeout(60_000)
@@ -173,10 +152,10 @@ async () => {
 
 
 def main() -> None:
-    socket, directory = sys.argv[1:]
+    socket, name = sys.argv[1:]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
-        bench = Bench(browser.new_context(viewport={"width": 1400, "height": 900}), socket, Path(directory))
+        bench = Bench(browser.new_context(viewport={"width": 1400, "height": 900}), socket, User(name))
         try:
             for line in sys.stdin:
                 ask = json.loads(line)

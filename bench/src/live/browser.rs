@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::live::{Daemon, Unable, able};
+use crate::live::{Daemon, Unable, User, able};
 
 /// Where scripts/lab-python.sh puts JupyterLab.
 const LAB: &str = "/opt/infinijup/lab-venv/bin/python";
@@ -21,17 +21,18 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// A server of its own that asks `daemon`, and a tab with a notebook.
-    pub(crate) fn start(daemon: &Daemon) -> Result<Self> {
+    /// A server of the user's that asks `daemon`, and a tab with a notebook.
+    pub(crate) fn start(user: &User, daemon: &Daemon) -> Result<Self> {
         able()?;
         if !Path::new(LAB).exists() || !Path::new("/usr/bin/chromium").exists() {
             bail!(Unable("it needs JupyterLab and Chromium: run scripts/lab-python.sh".to_owned()));
         }
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("tests");
-        let paths = format!("{}:{}", tests.join("e2e").display(), tests.join("privileged").display());
+        let paths = format!("{}:{}", tests.join("e2e").display(), tests.join("sessions").display());
         let mut child = Command::new(LAB)
             .args(["-c", PROGRAM])
-            .args([daemon.socket(), daemon.dir()])
+            .arg(daemon.socket())
+            .arg(user.name())
             .env("PYTHONPATH", paths)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::piped())

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::live::PYTHON;
+use crate::live::{BareBox, PYTHON};
 
 const PROGRAM: &str = include_str!("client.py");
 
@@ -19,16 +19,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client in the network namespace `namespace` of `ip netns`, or in ours.
-    pub(crate) fn start(namespace: Option<&str>) -> Result<Self> {
-        let mut command = match namespace {
-            Some(name) => {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", name, PYTHON]);
-                command
-            }
-            None => Command::new(PYTHON),
-        };
+    /// A client of ours.
+    pub(crate) fn start() -> Result<Self> {
+        Self::spawn(Command::new(PYTHON))
+    }
+
+    /// One in the network of a bare box.
+    pub(crate) fn start_in(bare: &BareBox) -> Result<Self> {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", bare.holder())).arg(PYTHON);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Result<Self> {
         let mut child = command
             .args(["-c", PROGRAM])
             .stdin(Stdio::piped())

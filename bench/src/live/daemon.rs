@@ -1,4 +1,4 @@
-//! An `infinijupd` of our own, with directories of its own.
+//! An `infinijupd` of the user's, with directories of its own.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,32 +8,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
 use serde_json::{Value, json};
 
-use crate::live::{CRIU, Place, programs};
+use crate::live::{CRIU, Place, User, copy_programs};
 
 /// Ends, with all its sessions, with this value.
 pub(crate) struct Daemon {
     child: Child,
     socket: PathBuf,
+    home: PathBuf,
+    uid: Uid,
     place: Place,
 }
 
 impl Daemon {
     /// Starts it and waits until it answers.
-    pub(crate) fn start() -> Result<Self> {
-        Self::start_with(&[])
+    pub(crate) fn start(user: &User) -> Result<Self> {
+        Self::start_with(user, &[])
     }
 
     /// The same, with more in its environment.
-    pub(crate) fn start_with(more: &[(&str, PathBuf)]) -> Result<Self> {
-        let place = Place::new("d")?;
-        let programs = programs()?;
+    pub(crate) fn start_with(user: &User, more: &[(&str, PathBuf)]) -> Result<Self> {
+        let place = Place::of(user, "d")?;
+        let programs = place.dir.join("bin");
+        copy_programs(&programs)?;
         let (state, run) = (place.dir.join("state"), place.dir.join("run"));
         let log = fs::File::create(place.dir.join("log"))?;
         let socket = run.join("infinijupd.sock");
-        let child = Command::new(programs.join("infinijupd"))
+        let child = user
+            .command(programs.join("infinijupd"))
             .env("INFINIJUP_STATE", &state)
             .env("INFINIJUP_RUN", &run)
             .env("INFINIJUP_SOCKET", &socket)
@@ -46,7 +52,7 @@ impl Daemon {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", programs.join("infinijupd").display()))?;
-        let mut daemon = Self { child, socket, place };
+        let mut daemon = Self { child, socket, home: user.home().to_owned(), uid: user.uid(), place };
         let begun = Instant::now();
         while daemon.call("GET", "/v1/version", None).is_err() {
             if daemon.child.try_wait()?.is_some() || begun.elapsed() > Duration::from_secs(60) {
@@ -63,14 +69,9 @@ impl Daemon {
         &self.socket
     }
 
-    /// A directory of ours that ends with it.
-    pub(crate) fn dir(&self) -> &Path {
-        &self.place.dir
-    }
-
     /// One request; fails unless it was done.
     pub(crate) fn call(&self, method: &str, target: &str, body: Option<&Value>) -> Result<Value> {
-        let mut stream = UnixStream::connect(&self.socket)?;
+        let mut stream = self.connect()?;
         stream.set_read_timeout(Some(Duration::from_secs(300)))?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
@@ -84,6 +85,16 @@ impl Daemon {
         Ok(serde_json::from_str(&body)?)
     }
 
+    /// A connection of its user's: it lets in nobody else, not even root. Who connects is a matter of the thread.
+    fn connect(&self) -> Result<UnixStream> {
+        let as_user = || {
+            set_thread_res_uid(Uid::ROOT, self.uid, Uid::ROOT)?;
+            UnixStream::connect(&self.socket)
+        };
+        let stream = std::thread::scope(|scope| scope.spawn(as_user).join());
+        Ok(stream.map_err(|_| anyhow!("the thread that connects panicked"))??)
+    }
+
     /// Something that takes its time; the result of the job.
     pub(crate) fn job(&self, target: &str, body: &Value) -> Result<Value> {
         let mut job = self.call("POST", &format!("{target}?wait=true"), Some(body))?;
@@ -93,8 +104,7 @@ impl Daemon {
 
     /// Starts a kernel of the tests' Python; its id and connection file.
     pub(crate) fn kernel(&self, name: &str) -> Result<(String, PathBuf)> {
-        let home = self.place.dir.join("home");
-        fs::create_dir_all(&home)?;
+        let home = &self.home;
         let paths =
             Path::new(crate::live::PYTHON).ancestors().nth(2).context("no prefix")?.join("share/jupyter");
         let request = json!({
@@ -117,14 +127,14 @@ impl Daemon {
             Some(json!({ "name": name.to_string_lossy(), "value": value?.to_string_lossy() }))
         });
         let request = json!({
-            "name": name, "start": { "type": "command", "argv": argv }, "cwd": "/", "workspace": self.place.dir,
+            "name": name, "start": { "type": "command", "argv": argv }, "cwd": "/", "workspace": self.home,
             "files": { "type": "none" }, "env": env.collect::<Vec<_>>(),
         });
         let view = self.job("/v1/sessions", &request)?;
         Ok(view["id"].as_str().context("a session without id")?.to_owned())
     }
 
-    /// Process 1 of a session, as the machine numbers it.
+    /// The first process of a session, as the machine numbers it.
     pub(crate) fn pid_of(&self, id: &str) -> Result<i32> {
         let view = self.call("GET", &format!("/v1/sessions/{id}"), None)?;
         let pid = view["pid"].as_i64().with_context(|| format!("session {id} has no processes"))?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::live::{PYTHON, Place, Unable, must, programs};
+use crate::live::{PYTHON, Place, Unable, User, must, programs};
 
 const CALLER: &str = include_str!("cuda_caller.py");
 /// A program with state on GPUs, the same that the tests use.
-pub(crate) const TARGET: &str = include_str!("../../../tests/privileged/harness/cuda_target.py");
+pub(crate) const TARGET: &str = include_str!("../../../tests/sessions/harness/cuda_target.py");
 
 /// Ends with this value; what was on the GPUs is gone then.
 pub(crate) struct Gpus {
     child: Child,
     place: Place,
-    nodes: String,
+    nodes: Vec<String>,
 }
 
 impl Gpus {
@@ -56,14 +56,14 @@ impl Gpus {
         let mut ready = String::new();
         BufReader::new(child.stdout.take().context("no stdout")?).read_line(&mut ready)?;
         ensure!(!ready.is_empty(), "the stand-in did not start");
-        let mut gpus = Self { child, place, nodes: String::new() };
+        let mut gpus = Self { child, place, nodes: Vec::new() };
         for item in fs::read_dir("/dev")? {
             let item = item?;
             let name = item.file_name().to_string_lossy().into_owned();
-            let metadata = item.metadata()?;
-            if name.starts_with("nvidia") && metadata.file_type().is_char_device() {
-                let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-                gpus.nodes.push_str(&format!("{name} {major} {minor}\n"));
+            if name.starts_with("nvidia") && item.file_type()?.is_char_device() {
+                // As NVIDIA's are: for everybody.
+                fs::set_permissions(item.path(), PermissionsExt::from_mode(0o666))?;
+                gpus.nodes.push(name);
             }
         }
         Ok(gpus)
@@ -74,8 +74,8 @@ impl Gpus {
         [("LD_LIBRARY_PATH", self.place.dir.join("lib")), ("CUDA_SIM_DIR", self.place.dir.join("server"))]
     }
 
-    /// Its device nodes: name, major, minor, a line each.
-    pub(crate) fn nodes(&self) -> &str {
+    /// The names of its device nodes.
+    pub(crate) fn nodes(&self) -> &[String] {
         &self.nodes
     }
 
@@ -105,8 +105,10 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn start(gpus: &Gpus) -> Result<Self> {
-        let mut child = Command::new(PYTHON)
+    /// As the user whose processes it will be asked about.
+    pub(crate) fn start(user: &User, gpus: &Gpus) -> Result<Self> {
+        let mut child = user
+            .command(PYTHON)
             .args(["-c", CALLER])
             .envs(gpus.env())
             .stdin(Stdio::piped())
@@ -138,7 +140,7 @@ impl Drop for Caller {
     }
 }
 
-/// The program with state below a process 1, wherever it runs.
+/// The program with state below a first process, wherever it runs.
 pub(crate) struct Target {
     log: PathBuf,
     pid: i32,
@@ -157,7 +159,7 @@ impl Target {
             std::thread::sleep(Duration::from_millis(20));
         }
         let mut pid = init;
-        // It is the last of its line: process 1, perhaps a shell, and then itself.
+        // It is the last of its line: a holder or a first process, perhaps a shell, and then itself.
         while let Some(child) = only_child(pid) {
             pid = child;
         }

@@ -1,19 +1,23 @@
-//! What the benchmarks of live kernels share: a daemon, bare boxes, clients, and a place on disk that is cleaned up.
+//! What the benchmarks of live kernels share: a user, that user's daemon, bare boxes, clients, and places on disk that are cleaned up.
 //!
-//! Both contenders run the same kernel with the same memory in the same kind of box. Ours is a session of `infinijupd`;
-//! the bare one is driven by `criu` command lines alone, with the options that a person would find who had read all of its
-//! documentation. They take turns, so that a busy minute hits both.
+//! Both contenders run the same kernel with the same memory in the same kind of box, as the same ordinary user. Ours is a session of
+//! `infinijupd`; the bare one is driven by `criu` command lines alone, with the options that a person would find who had read
+//! all of its documentation. They take turns, so that a busy minute hits both. Root makes the user, looks on, and runs the clients.
 
 mod bare;
 mod browser;
 mod client;
 mod daemon;
 pub(crate) mod gpu;
+mod place;
+mod user;
 
 pub(crate) use bare::BareBox;
 pub(crate) use browser::Browser;
 pub(crate) use client::Client;
 pub(crate) use daemon::{Daemon, connection};
+pub(crate) use place::Place;
+pub(crate) use user::User;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,12 +33,12 @@ pub(crate) const CRIU: &str = "/opt/infinijup/criu/bin/criu";
 /// What keeps benchmarks of live kernels from running on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unable(String);
+pub(crate) struct Unable(pub(crate) String);
 
 /// Fails with [`Unable`] where a live benchmark cannot run.
 pub(crate) fn able() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        bail!(Unable("it needs root".to_owned()));
+        bail!(Unable("it needs root, which makes the ordinary user that it runs as".to_owned()));
     }
     for (path, script) in [(CRIU, "install-criu.sh"), (PYTHON, "test-python.sh")] {
         if !Path::new(path).exists() {
@@ -44,62 +48,42 @@ pub(crate) fn able() -> Result<()> {
     programs().map(drop)
 }
 
-/// The directory with `infinijupd` and `infinijup-box`: `$INFINIJUP_PROGRAMS`, or where this program is.
+/// What a daemon needs, in one directory.
+const PROGRAMS: [&str; 3] = ["infinijupd", "infinijup-box", "infinijup-gpu"];
+
+/// The directory with the programs: `$INFINIJUP_PROGRAMS`, or where this program is.
 pub(crate) fn programs() -> Result<PathBuf> {
     let dir = match std::env::var_os("INFINIJUP_PROGRAMS") {
         Some(dir) => fs::canonicalize(&dir).with_context(|| format!("no directory {}", dir.display()))?,
         None => std::env::current_exe()?.parent().context("the program is nowhere")?.to_owned(),
     };
-    for name in ["infinijupd", "infinijup-box"] {
+    for name in PROGRAMS {
         ensure!(dir.join(name).exists(), "there is no {} in {}: build it", name, dir.display());
     }
     Ok(dir)
 }
 
-/// A directory of our own with a short path, since sockets are in it. Deleted with this value once nothing is mounted below it:
-/// the root of a box is a bind of `/`.
-pub(crate) struct Place {
-    pub(crate) dir: PathBuf,
-}
-
-impl Place {
-    pub(crate) fn new(name: &str) -> Result<Self> {
-        let dir = PathBuf::from(format!("/var/lib/infinijup-bench-{}-{name}", std::process::id()));
-        fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        Ok(Self { dir })
+/// Copies the programs to `to`, where every user may run them: a build often lies in a home that is closed.
+fn copy_programs(to: &Path) -> Result<()> {
+    let from = programs()?;
+    fs::create_dir(to)?;
+    for name in PROGRAMS {
+        fs::copy(from.join(name), to.join(name)).with_context(|| format!("cannot copy {name}"))?;
     }
-
-    fn mounts(&self) -> Vec<String> {
-        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let below = format!("{}/", self.dir.display());
-        let mut points: Vec<String> = table
-            .lines()
-            .filter_map(|line| line.split(' ').nth(4))
-            .filter(|point| point.starts_with(&below))
-            .map(str::to_owned)
-            .collect();
-        points.sort_by_key(|point| std::cmp::Reverse(point.len()));
-        points
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        for point in self.mounts() {
-            let _ = Command::new("umount").args(["--lazy", &point]).status();
-        }
-        if self.mounts().is_empty() {
-            // The next run has a directory of its own; what is left here can be deleted by hand.
-            let _ = fs::remove_dir_all(&self.dir);
-        }
-    }
+    Ok(())
 }
 
 /// Runs a command to its end; fails with what it said.
 pub(crate) fn must(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+/// The same for what it writes.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let done = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    Ok(())
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    ensure!(done.status.success(), "{command:?}: {}: {out} {err}", done.status);
+    Ok(out.into_owned())
 }
 
 /// A cell that fills `mib` MiB, half with noise and half with what compresses.

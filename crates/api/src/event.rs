@@ -64,7 +64,7 @@ impl EventKind {
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Its number: later is larger, and there are gaps where events were other people's.
+    /// Its number: later is larger.
     pub id: u64,
     /// When.
     pub time: String,
@@ -76,9 +76,6 @@ pub struct Event {
     /// The state that it has now.
     #[serde(default)]
     pub state: Option<SessionState>,
-    /// Whose session or job it is.
-    #[serde(default)]
-    pub owner_uid: Option<u32>,
     /// By which job.
     #[serde(default)]
     pub job_id: Option<String>,

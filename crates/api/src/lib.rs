@@ -10,17 +10,21 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod encryption;
 mod error;
 mod event;
 mod history;
 mod job;
 mod operation;
 mod patch;
+pub mod places;
 mod session;
+mod size;
 mod system;
 mod text;
 
 pub use activity::{Activity, ActivityState};
+pub use encryption::EncryptionLine;
 pub use error::{ErrorBody, exit};
 pub use event::{Event, EventKind};
 pub use history::{
@@ -36,18 +40,14 @@ pub use operation::{
     SuspendOutcome, SuspendRequest, TimedStep, Uncaptured,
 };
 pub use patch::{Keep, SessionPatch, SessionPolicy};
+pub use places::{PlaceError, Places, SOCKET_VARIABLE};
 pub use session::{
     EnvVar, FilePolicy, GpuWish, InterruptMode, KernelView, Network, Origin, SessionState, SessionView,
     Sessions, Start, StartRequest,
 };
-pub use system::{Doctor, Finding, FindingState, StoreView, Version};
+pub use size::parse_size;
+pub use system::{DaemonView, Doctor, Finding, FindingState, StoreView, Version};
 pub use text::Text;
-
-/// Where the daemon listens unless told otherwise.
-pub const DEFAULT_SOCKET: &str = "/run/infinijup/infinijupd.sock";
-
-/// The environment variable that names another socket, for the daemon and its clients.
-pub const SOCKET_VARIABLE: &str = "INFINIJUP_SOCKET";
 
 /// The version of this wire; the first part of every path (`/v1/…`).
 pub const API_VERSION: u32 = 1;

@@ -224,10 +224,6 @@ pub struct SessionView {
     pub id: String,
     /// The name that people use.
     pub name: String,
-    /// Whose it is.
-    pub owner_uid: u32,
-    /// Their name.
-    pub owner: String,
     /// What it is doing.
     pub state: SessionState,
     /// What it runs.

@@ -20,6 +20,40 @@ pub struct Version {
     pub refusal: Option<ErrorBody>,
 }
 
+/// The answer of `GET /v1/daemon`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DaemonView {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// When it was started.
+    pub started: String,
+    /// What outlives a reboot.
+    pub state: Text,
+    /// What does not.
+    pub run: Text,
+    /// Where it listens.
+    pub socket: Text,
+    /// What its user may set, whether or not the file is there.
+    pub settings: Text,
+    /// Whether the store is encrypted.
+    #[serde(default)]
+    pub store_encrypted: bool,
+    /// Whether the service manager holds the socket, and starts the daemon when somebody connects.
+    pub socket_passed: bool,
+    /// Seconds after which it ends when nobody needs it; never if `null`.
+    #[serde(default)]
+    pub idle_end_s: Option<f64>,
+    /// Sessions that have processes; `null` if that cannot be told.
+    #[serde(default)]
+    pub sessions_running: Option<usize>,
+    /// Operations that are under way.
+    pub jobs_running: usize,
+    /// Clients that listen to events or logs.
+    pub streams: usize,
+}
+
 /// How good a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -55,9 +89,9 @@ pub struct Doctor {
     pub findings: Vec<Finding>,
 }
 
-/// The answer of `GET /v1/store`, for root only.
+/// The answer of `GET /v1/store`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StoreView {
-    /// The store of the user that was asked for.
+    /// The directory.
     pub path: Text,
 }

@@ -13,18 +13,18 @@
 //! and are put in their place. The file is not encrypted, whatever the store is: it is for moving a snapshot by hand, and
 //! who writes it decides where it lies.
 
-use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::path::Path;
 
+use crate::carry::{Renamed, Walk};
 use crate::codec::{Decoder, Encoder, MAX_OBJECT};
 use crate::error::{Result, StoreError};
-use crate::id::{IdHasher, Kind, ObjectId, hex};
+use crate::id::{IdHasher, Kind, ObjectId};
 use crate::pack::{ENTRY_LEN, Entry, stored_checksum};
 use crate::progress::{Progress, Task};
-use crate::reach::{self, Reference, References};
+use crate::reach::{Reference, References};
 use crate::session::WriteSession;
-use crate::store::{ReadContext, Store};
+use crate::store::Store;
 
 const MAGIC: &[u8; 8] = b"IJXPORT\n";
 const VERSION: u16 = 1;
@@ -66,17 +66,15 @@ impl Store {
         let location = self.catalogue.lookup(root)?.ok_or(StoreError::MissingObject { id: *root })?;
         let mut out = Hashing { out, hasher: blake3::Hasher::new() };
         out.put(&header(location.kind, root, &domain(&self.hasher)))?;
-        let mut export = Export {
-            store: self,
-            follow,
-            above,
-            context: ReadContext::new()?,
-            encoder: Encoder::new()?,
-            done: HashSet::new(),
-            moved: Moved { root: *root, kind: location.kind, objects: 0, bytes: 0 },
-        };
+        let moved = Moved { root: *root, kind: location.kind, objects: 0, bytes: 0 };
+        let mut export = Export { encoder: Encoder::new()?, moved };
+        let mut walk = Walk::new(self, follow, above)?;
         progress.begin(Task::Transfer, None);
-        let written = export.write(Reference::strong(location.kind, *root), &mut out, progress);
+        let written = walk.visit(Reference::strong(location.kind, *root), &mut |reference, content| {
+            export.write_object(reference, content, &mut out)?;
+            progress.advance(Task::Transfer, content.len() as u64);
+            Ok(())
+        });
         progress.end(Task::Transfer);
         written?;
         out.put(&[0; ENTRY_LEN])?;
@@ -87,45 +85,12 @@ impl Store {
     }
 }
 
-struct Export<'a> {
-    store: &'a Store,
-    follow: Follow,
-    above: &'a dyn References,
-    context: ReadContext,
+struct Export {
     encoder: Encoder,
-    done: HashSet<ObjectId>,
     moved: Moved,
 }
 
-impl Export<'_> {
-    /// Depth first, without recursion: an object is written when it comes off the stack for the second time.
-    fn write(&mut self, root: Reference, out: &mut Hashing<'_>, progress: &dyn Progress) -> Result<()> {
-        let mut stack = vec![(root, false)];
-        let mut content = Vec::new();
-        while let Some((reference, expanded)) = stack.pop() {
-            if self.done.contains(&reference.id) || reference.weak && !self.wanted(&reference)? {
-                continue;
-            }
-            self.store.read_into(reference.kind, &reference.id, &mut self.context, &mut content)?;
-            if !expanded {
-                let below = reach::references(reference.kind, &content, self.above)
-                    .map_err(|detail| StoreError::Malformed { id: reference.id, detail })?;
-                if !below.is_empty() {
-                    stack.push((reference, true));
-                    stack.extend(below.into_iter().map(|reference| (reference, false)));
-                    continue;
-                }
-            }
-            self.write_object(&reference, &content, out)?;
-            progress.advance(Task::Transfer, content.len() as u64);
-        }
-        Ok(())
-    }
-
-    fn wanted(&self, reference: &Reference) -> Result<bool> {
-        Ok(self.follow == Follow::All && self.store.contains(&reference.id)?)
-    }
-
+impl Export {
     fn write_object(&mut self, reference: &Reference, content: &[u8], out: &mut Hashing<'_>) -> Result<()> {
         let mut stored = Vec::new();
         let codec = self.encoder.encode(content, &mut stored)?;
@@ -140,7 +105,6 @@ impl Export<'_> {
         };
         out.put(&entry.encode())?;
         out.put(&stored)?;
-        self.done.insert(reference.id);
         self.moved.objects += 1;
         self.moved.bytes += content.len() as u64;
         Ok(())
@@ -177,7 +141,7 @@ impl WriteSession {
             hasher: blake3::Hasher::new(),
             above,
             decoder: Decoder::new()?,
-            renamed: HashMap::new(),
+            renamed: Renamed::default(),
             same_domain: true,
         };
         let result = import.run(progress);
@@ -193,7 +157,7 @@ struct Import<'a> {
     hasher: blake3::Hasher,
     above: &'a dyn References,
     decoder: Decoder,
-    renamed: HashMap<ObjectId, ObjectId>,
+    renamed: Renamed,
     same_domain: bool,
 }
 
@@ -224,7 +188,7 @@ impl Import<'_> {
         if u64::from_le_bytes(count) != moved.objects || expected != hash {
             return Err(self.damaged("does not fit the hash at its end".into()));
         }
-        let renamed = self.renamed.get(&root).copied();
+        let renamed = self.renamed.now(&root);
         moved.root =
             renamed.ok_or_else(|| self.damaged("does not contain what it says it is about".into()))?;
         Ok(moved)
@@ -239,7 +203,8 @@ impl Import<'_> {
         }
         let mut content = vec![0; (entry.plain_len as usize).min(MAX_OBJECT)];
         self.decoder.decode(entry.codec, &stored, &mut content).map_err(|detail| self.damaged(detail))?;
-        self.rename(entry, &mut content)?;
+        let put = self.renamed.put_in(entry.kind, &mut content, self.above);
+        put.map_err(|detail| self.damaged(detail))?;
         let len = content.len() as u64;
         let id = self.session.put(entry.kind, content)?;
         if self.same_domain && id != entry.id {
@@ -248,34 +213,6 @@ impl Import<'_> {
         self.above.imported(entry.kind, &id);
         self.renamed.insert(entry.id, id);
         Ok(len)
-    }
-
-    /// Makes sure that everything an object needs has come before it, and puts the new ids in the place of the old ones if
-    /// they differ. Store objects hold ids as bytes, manifest objects as text; both forms
-    /// keep their length.
-    fn rename(&self, entry: &Entry, content: &mut [u8]) -> Result<()> {
-        let references =
-            reach::references(entry.kind, content, self.above).map_err(|detail| self.damaged(detail))?;
-        let text = entry.kind.0 >= Kind::FIRST_OPAQUE;
-        for reference in references {
-            let Some(new) = self.renamed.get(&reference.id) else {
-                if reference.weak {
-                    continue;
-                }
-                return Err(
-                    self.damaged(format!("object {} comes after what needs it", reference.id.short()))
-                );
-            };
-            if self.same_domain {
-                continue;
-            }
-            if text {
-                replace_all(content, hex(reference.id.as_bytes()).as_bytes(), hex(new.as_bytes()).as_bytes());
-            } else {
-                replace_all(content, reference.id.as_bytes(), new.as_bytes());
-            }
-        }
-        Ok(())
     }
 
     fn take(&mut self, buffer: &mut [u8]) -> Result<()> {
@@ -289,15 +226,6 @@ impl Import<'_> {
 
     fn damaged(&self, detail: String) -> StoreError {
         StoreError::damaged("export file", self.path, detail)
-    }
-}
-
-fn replace_all(content: &mut [u8], old: &[u8], new: &[u8]) {
-    let mut at = 0;
-    while let Some(found) = content[at..].windows(old.len()).position(|window| window == old) {
-        at += found;
-        content[at..at + old.len()].copy_from_slice(new);
-        at += old.len();
     }
 }
 

@@ -10,6 +10,7 @@
 
 pub mod archive;
 pub mod blob;
+mod carry;
 pub mod catalogue;
 mod codec;
 pub mod crypto;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use crate::error::{Action, CriuError, Result, TreeState};
 use crate::evidence::Evidence;
 use crate::hooks::{Event, Hooks};
 use crate::images::Images;
-use crate::options::Runner;
+use crate::options::{Habitat, Runner};
 use crate::process::{self, Stat};
 use crate::wire::{self, Request, Response};
 use crate::worker::{Heard, Launch, PATIENCE, Worker, describe};
@@ -24,8 +25,8 @@ pub(crate) struct Call<'a> {
     pub(crate) time_limit: Duration,
     /// The tree of a dump.
     pub(crate) tree: Option<Stat>,
-    /// A descriptor that the worker gets as its standard output.
-    pub(crate) output: Option<OwnedFd>,
+    /// Where the tree lives, or will.
+    pub(crate) habitat: &'a Habitat,
 }
 
 impl Call<'_> {
@@ -43,7 +44,7 @@ impl Call<'_> {
     }
 
     /// Asks CRIU for `options`, with the hooks' say, and returns its answer if it is "yes".
-    pub(crate) fn run(mut self, mut options: wire::Options, hooks: &mut dyn Hooks) -> Result<Response> {
+    pub(crate) fn run(self, mut options: wire::Options, hooks: &mut dyn Hooks) -> Result<Response> {
         let deadline = Instant::now() + self.time_limit;
         let plugins = self.empty_plugins()?;
         let images = open_dir(self.images)?;
@@ -57,8 +58,17 @@ impl Call<'_> {
         }
         let complaints = self.complaints();
         let complaints = File::create(&complaints).map_err(CriuError::io("create", &complaints))?;
-        options.images_dir_fd = images.as_raw_fd();
-        options.work_dir_fd = Some(work_dir.as_raw_fd());
+        match self.habitat {
+            Habitat::Host => {
+                options.images_dir_fd = images.as_raw_fd();
+                options.work_dir_fd = Some(work_dir.as_raw_fd());
+            }
+            Habitat::Box { images, .. } => {
+                options.images_dir_fd = -1;
+                options.images_dir = Some(images.as_os_str().as_bytes().to_vec());
+                options.unprivileged = Some(true);
+            }
+        }
         options.log_level = Some(4);
         options.log_file = Some(self.log_name());
         options.notify_scripts = Some(true);
@@ -67,7 +77,10 @@ impl Call<'_> {
             criu: self.criu,
             runner: self.runner,
             plugins: Some(&plugins),
-            output: self.output.take(),
+            box_log_dir: match self.habitat {
+                Habitat::Host => None,
+                Habitat::Box { log_dir, .. } => Some(log_dir),
+            },
             complaints: Some(complaints),
         })?;
         worker.holds_a_tree = self.action == Action::Dump;
@@ -109,7 +122,9 @@ impl Call<'_> {
                 let notify = response.notify.unwrap_or_default();
                 let script = notify.script.unwrap_or_default();
                 let event = Event::from_script(&script, notify.pid.unwrap_or(0));
-                if let Event::SetupNamespaces { pid } | Event::PostRestore { pid } = &event {
+                if let Event::SetupNamespaces { pid } | Event::PostRestore { pid } = &event
+                    && *self.habitat == Habitat::Host
+                {
                     made.extend(Stat::of(*pid));
                 }
                 let mut said = hooks.event(&event);
@@ -209,6 +224,10 @@ impl Call<'_> {
     /// PID namespace: others may still be on their way out.
     fn cleared(&self, worker: &mut Worker, made: &[Stat]) -> TreeState {
         let mut cleared = worker.clear(made);
+        if *self.habitat != Habitat::Host {
+            // The numbers in the images are the box's. What is left in there ends with the box, which is its maker's to end.
+            return if cleared { TreeState::Cleared } else { TreeState::Unknown };
+        }
         if let Ok(tree) = Images::open(self.images).and_then(|images| images.pstree()) {
             let pids = tree.iter().filter_map(|entry| i32::try_from(entry.pid).ok());
             cleared &= process::wait_for_the_dying(pids, PATIENCE);
@@ -233,7 +252,8 @@ impl Call<'_> {
 
     /// A directory without plugins: whatever the machine has installed for CRIU stays out of this.
     fn empty_plugins(&self) -> Result<PathBuf> {
-        let dir = self.log_dir.join("no-plugins");
+        const NAME: &str = "no-plugins";
+        let dir = self.log_dir.join(NAME);
         match fs::create_dir(&dir) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(CriuError::io("create", &dir)(error));
@@ -244,7 +264,10 @@ impl Call<'_> {
         if entries.next().is_some() {
             return Err(CriuError::Invalid { what: format!("`{}` is not empty", dir.display()) });
         }
-        Ok(dir)
+        match self.habitat {
+            Habitat::Host => Ok(dir),
+            Habitat::Box { log_dir, .. } => Ok(log_dir.join(NAME)),
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The CRIU program: where it is, what it can do, and the two things that are asked of it.
 
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,11 +8,12 @@ use std::time::{Duration, Instant};
 use crate::call::Call;
 use crate::error::{Action, CriuError, Result, TreeState};
 use crate::evidence::Evidence;
+use crate::find::{OLDEST, OLDEST_SHOWN, Places};
 use crate::hooks::Hooks;
 use crate::images::{DumpStats, read_stats};
-use crate::options::{DumpOptions, ExternalMount, Leave, MemoryPath, RestoreOptions, Runner};
+use crate::options::{DumpOptions, Habitat, Leave, MemoryPath, RestoreOptions, Runner};
 use crate::process::Stat;
-use crate::wire::{self, FeatureFlags, InheritFd, Request, Response};
+use crate::wire::{self, Request};
 use crate::worker::{Heard, Launch, Worker, describe};
 
 /// A CRIU program that was found. Cheap to clone; clones share what was learned about it.
@@ -25,28 +25,11 @@ pub struct Criu {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    probe: OnceLock<Probe>,
+    version: OnceLock<Version>,
 }
 
-/// What was learned about a CRIU.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Probe {
-    /// Major, minor and sublevel number.
-    pub version: (i32, i32, i32),
-    /// What it can do with this kernel.
-    pub features: Features,
-}
-
-/// What a CRIU can do with this kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Features {
-    /// Tell which pages were written to since the last dump.
-    pub mem_track: bool,
-    /// Restore memory while the process runs already.
-    pub lazy_pages: bool,
-    /// Tell by pidfd whether a pid was reused between dumps.
-    pub pidfd_store: bool,
-}
+/// Major, minor and sublevel number.
+pub type Version = (i32, i32, i32);
 
 /// A dump that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,13 +41,9 @@ pub struct Dumped {
 /// A restore that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restored {
-    /// The root of the tree, in CRIU's PID namespace. It is a child of the nearest subreaper above us, or of init.
+    /// The root of the tree, as CRIU numbers it. It is a child of the nearest subreaper above CRIU, or of init.
     pub pid: i32,
 }
-
-/// The oldest version whose RPC and image format we rely on.
-const OLDEST: (i32, i32, i32) = (4, 0, 0);
-const OLDEST_SHOWN: &str = "4.0";
 
 /// A deleted file that is still open goes into the image up to this size.
 const GHOST_LIMIT: u32 = 1 << 30;
@@ -72,27 +51,15 @@ const GHOST_LIMIT: u32 = 1 << 30;
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
 impl Criu {
-    /// Looks for CRIU: at `explicit` or, if that is not given, at `$INFINIJUP_CRIU`, or else in `/opt/infinijup/criu/bin`,
-    /// `/opt/criu/bin` and the directories of `$PATH`.
+    /// Looks for CRIU: at `explicit` or, if that is not given, at the usual places (`src/find.rs` has their order).
     pub fn find(explicit: Option<&Path>) -> Result<Self> {
-        let named = explicit.map(Path::to_path_buf).or_else(|| {
-            std::env::var_os("INFINIJUP_CRIU").filter(|value| !value.is_empty()).map(PathBuf::from)
-        });
-        let candidates = match named {
-            Some(path) => vec![path],
-            None => {
-                let mut candidates =
-                    vec![PathBuf::from("/opt/infinijup/criu/bin/criu"), PathBuf::from("/opt/criu/bin/criu")];
-                let path = std::env::var_os("PATH").unwrap_or_default();
-                candidates.extend(std::env::split_paths(&path).map(|dir| dir.join("criu")));
-                candidates
-            }
-        };
-        let found = candidates.iter().find(|path| is_program(path)).cloned();
-        match found {
-            Some(path) => Ok(Self { inner: Arc::new(Inner { path, probe: OnceLock::new() }) }),
-            None => Err(CriuError::NotFound { looked_at_paths: candidates }),
-        }
+        let mut places = Places::usual();
+        places.named = explicit.map(Path::to_path_buf).or(places.named);
+        places.choose(|path| Self::at(path.to_owned()).ask_version().ok()).map(Self::at)
+    }
+
+    fn at(path: PathBuf) -> Self {
+        Self { inner: Arc::new(Inner { path, version: OnceLock::new() }) }
     }
 
     /// The program.
@@ -100,82 +67,66 @@ impl Criu {
         &self.inner.path
     }
 
-    /// Its version and features; asked for once. A version that is too old is an error.
-    pub fn probe(&self) -> Result<&Probe> {
-        if let Some(probe) = self.inner.probe.get() {
-            return Ok(probe);
+    /// Its version; asked for once. One that is too old is an error.
+    pub fn version(&self) -> Result<Version> {
+        if let Some(version) = self.inner.version.get() {
+            return Ok(*version);
         }
-        let probe = self.ask()?;
-        if probe.version < OLDEST {
-            let (major, minor, sublevel) = probe.version;
+        let version = self.ask_version()?;
+        if version < OLDEST {
+            let (major, minor, sublevel) = version;
             return Err(CriuError::TooOld {
                 path: self.inner.path.clone(),
                 found: format!("{major}.{minor}.{sublevel}"),
                 needed: OLDEST_SHOWN,
             });
         }
-        Ok(self.inner.probe.get_or_init(|| probe))
+        Ok(*self.inner.version.get_or_init(|| version))
     }
 
-    fn ask(&self) -> Result<Probe> {
+    /// The one question that CRIU answers whoever asks. What it can do with this kernel it finds out where it is at home:
+    /// in a box, by a dump.
+    fn ask_version(&self) -> Result<Version> {
         let mut worker = Worker::start(Launch {
             criu: self.path(),
             runner: &Runner::default(),
             plugins: None,
-            output: None,
+            box_log_dir: None,
             complaints: None,
         })?;
-        let deadline = Instant::now() + PROBE_LIMIT;
-        let mut ask = |request: Request| -> Result<Response> {
-            let lost = |worker: &mut Worker, detail: Option<String>| CriuError::Protocol {
+        let lost = |worker: &mut Worker, detail: Option<String>| CriuError::Protocol {
+            action: Action::Probe,
+            detail: detail.unwrap_or_else(|| describe(worker.stop())),
+            tree: TreeState::Untouched,
+            evidence: Box::new(Evidence::default()),
+        };
+        let request = Request { kind: wire::kind::VERSION, ..Request::default() };
+        if worker.send(&request).is_err() {
+            return Err(lost(&mut worker, None));
+        }
+        match worker.hear(Instant::now() + PROBE_LIMIT) {
+            Ok(Heard::Answer(response)) if response.kind == request.kind && response.success => {
+                // It ends by itself now. Killed, it would leave us the child that has answered for it.
+                let _ = worker.finish(PROBE_LIMIT);
+                let version = response.version.unwrap_or_default();
+                Ok((version.major, version.minor, version.sublevel.unwrap_or(0)))
+            }
+            Ok(Heard::Answer(_)) => Err(lost(&mut worker, Some("does not tell its version".to_owned()))),
+            Ok(Heard::Silence) => Err(CriuError::Timeout {
                 action: Action::Probe,
-                detail: detail.unwrap_or_else(|| describe(worker.stop())),
+                limit: PROBE_LIMIT,
                 tree: TreeState::Untouched,
                 evidence: Box::new(Evidence::default()),
-            };
-            if worker.send(&request).is_err() {
-                return Err(lost(&mut worker, None));
-            }
-            match worker.hear(deadline) {
-                Ok(Heard::Answer(response)) if response.kind == request.kind && response.success => {
-                    Ok(*response)
-                }
-                Ok(Heard::Answer(_)) => {
-                    Err(lost(&mut worker, Some("does not tell what it can do".to_owned())))
-                }
-                Ok(Heard::Silence) => Err(CriuError::Timeout {
-                    action: Action::Probe,
-                    limit: PROBE_LIMIT,
-                    tree: TreeState::Untouched,
-                    evidence: Box::new(Evidence::default()),
-                }),
-                Ok(Heard::Nonsense(detail)) => Err(lost(&mut worker, Some(detail))),
-                Ok(Heard::Ended) | Err(_) => Err(lost(&mut worker, None)),
-            }
-        };
-        let version =
-            ask(Request { kind: wire::kind::VERSION, keep_open: Some(true), ..Request::default() })?;
-        let wanted = FeatureFlags { mem_track: Some(true), lazy_pages: Some(true), pidfd_store: Some(true) };
-        let features =
-            ask(Request { kind: wire::kind::FEATURE_CHECK, features: Some(wanted), ..Request::default() })?;
-        // It ends by itself now. Killed, it would leave us the child that has answered for it.
-        let _ = worker.finish(PROBE_LIMIT);
-        let version = version.version.unwrap_or_default();
-        let features = features.features.unwrap_or_default();
-        Ok(Probe {
-            version: (version.major, version.minor, version.sublevel.unwrap_or(0)),
-            features: Features {
-                mem_track: features.mem_track(),
-                lazy_pages: features.lazy_pages(),
-                pidfd_store: features.pidfd_store(),
-            },
-        })
+            }),
+            Ok(Heard::Nonsense(detail)) => Err(lost(&mut worker, Some(detail))),
+            Ok(Heard::Ended) | Err(_) => Err(lost(&mut worker, None)),
+        }
     }
 
     /// Makes `dir/criu.kdat`, what CRIU has to know about the running kernel, and returns its path. Cheap if it is there for this
-    /// boot and this CRIU. Needs root.
-    pub fn learn_kernel(&self, dir: &Path) -> Result<PathBuf> {
-        crate::kernel::learn(self.path(), dir)
+    /// boot and this CRIU. `probe` makes it: it runs CRIU's own check where CRIU will run and gives what CRIU has written.
+    pub fn learn_kernel(&self, dir: &Path, probe: impl FnOnce(&Path) -> Result<Vec<u8>>) -> Result<PathBuf> {
+        crate::kernel::learn(self.path(), dir, probe)
     }
 
     /// Dumps a tree. On an error the tree runs on, whatever [`DumpOptions::leave`] says, unless [`CriuError::tree`] says otherwise;
@@ -187,26 +138,11 @@ impl Criu {
         let Some(tree) = Stat::of(options.tree) else {
             return Err(CriuError::Invalid { what: format!("there is no process {}", options.tree) });
         };
-        let mut external = Vec::new();
-        for mount in &options.mounts {
-            check_key(&mount.key)?;
-            let path = mount.path.as_os_str().as_bytes();
-            if path.contains(&b']') {
-                return Err(CriuError::Invalid {
-                    what: format!(
-                        "criu cannot name the mount point `{}`: it has a `]`",
-                        mount.path.display()
-                    ),
-                });
-            }
-            external.push([b"mnt[", path, b"]:", mount.key.as_bytes()].concat());
-        }
-        if let Some(network) = &options.network {
-            check_key(&network.key)?;
-            external.push(format!("net[{}]:{}", network.inode, network.key).into_bytes());
-        }
         let wanted = wire::Options {
-            pid: Some(options.tree),
+            pid: Some(match &options.habitat {
+                Habitat::Host => options.tree,
+                Habitat::Box { root, .. } => *root,
+            }),
             leave_running: Some(options.leave == Leave::Running),
             leave_stopped: Some(options.leave == Leave::Stopped),
             ext_unix_sk: options.unix_sockets.then_some(true),
@@ -222,7 +158,11 @@ impl Criu {
             tcp_skip_in_flight: Some(true),
             network_lock: Some(wire::NETWORK_LOCK_SKIP),
             manage_cgroups_mode: Some(wire::CGROUPS_IGNORE),
-            external,
+            irmap_scan_paths: options
+                .watched
+                .iter()
+                .map(|path| path.as_os_str().as_bytes().to_vec())
+                .collect(),
             ..wire::Options::default()
         };
         let stats = options.log_dir.join("stats-dump");
@@ -240,7 +180,7 @@ impl Criu {
             log_dir: &options.log_dir,
             time_limit: options.time_limit,
             tree: Some(tree),
-            output: None,
+            habitat: &options.habitat,
         };
         call.run(wanted, hooks)?;
         // The dump is good, whatever became of its figures.
@@ -249,21 +189,7 @@ impl Criu {
 
     /// Restores a tree. On an error nothing of it is left, unless [`CriuError::tree`] says otherwise.
     pub fn restore(&self, options: &RestoreOptions, hooks: &mut dyn Hooks) -> Result<Restored> {
-        let mut external = Vec::new();
-        for ExternalMount { key, path } in &options.mounts {
-            check_key(key)?;
-            external.push([b"mnt[", key.as_bytes(), b"]:", path.as_os_str().as_bytes()].concat());
-        }
-        let mut inherit_fd = Vec::new();
-        let mut output = None;
-        if let Some((key, namespace)) = &options.network {
-            check_key(key)?;
-            let fd = namespace.try_clone().map_err(CriuError::io("duplicate", "network namespace"))?;
-            output = Some(fd);
-            inherit_fd.push(InheritFd { key: key.clone(), fd: 1 });
-        }
         let wanted = wire::Options {
-            root: options.root.as_ref().map(|root| root.as_os_str().as_bytes().to_vec()),
             ext_unix_sk: options.unix_sockets.then_some(true),
             shell_job: options.shell_job.then_some(true),
             file_locks: Some(options.file_locks),
@@ -274,8 +200,6 @@ impl Criu {
             // The mode of a file may change between dump and restore; who may open what is the caller's check, and CRIU's
             // comparison of mode bits is none.
             skip_file_rwx_check: Some(true),
-            external,
-            inherit_fd,
             ..wire::Options::default()
         };
         let call = Call {
@@ -286,7 +210,7 @@ impl Criu {
             log_dir: &options.log_dir,
             time_limit: options.time_limit,
             tree: None,
-            output,
+            habitat: &options.habitat,
         };
         let response = call.run(wanted, hooks)?;
         match response.restore {
@@ -301,30 +225,9 @@ impl Criu {
     }
 }
 
-fn is_program(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
-/// Keys stand between brackets and colons in CRIU's options.
-fn check_key(key: &str) -> Result<()> {
-    let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    if !key.is_empty() && key.chars().all(good) {
-        return Ok(());
-    }
-    Err(CriuError::Invalid { what: format!("`{key}` cannot be a key of something external") })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_cannot_break_out_of_their_brackets() {
-        check_key("m0-box_1.x").unwrap();
-        for bad in ["", "a]:/", "a:b", "a b", "ü", "/"] {
-            assert_eq!(check_key(bad).unwrap_err().code(), "IJ-K021");
-        }
-    }
 
     #[test]
     fn a_missing_criu_is_named() {

@@ -31,7 +31,7 @@ pub enum Class {
 /// What was asked of CRIU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Its version or features.
+    /// Its version.
     Probe,
     /// A dump.
     Dump,
@@ -264,7 +264,7 @@ impl CriuError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound { .. } | Self::TooOld { .. } => {
-                Some("install CRIU 4.0 or newer, or name one with INFINIJUP_CRIU".to_owned())
+                Some("install CRIU 4.2 or newer (`pip install \"infinijup[criu]\"` brings one along), or name one with INFINIJUP_CRIU".to_owned())
             }
             Self::Failed { evidence, .. }
             | Self::Timeout { evidence, .. }

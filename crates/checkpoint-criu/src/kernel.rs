@@ -1,15 +1,15 @@
 //! What CRIU learns about the running kernel, learned ahead of time.
 //!
-//! CRIU probes the kernel at each start (30 ms) and keeps the result in `/run/criu.kdat`, but only if `/run` is a tmpfs, because the
-//! file must not outlive the boot. One of the probes ends the program if real and effective user differ, as they do where CRIU is
-//! run with a user's real ids. So the file is made once by plain root, in a mount namespace with a tmpfs over `/run`, and lent to
-//! such a CRIU later.
+//! CRIU probes the kernel at each start (30 ms, and more in a box, where its notes are gone with every box) and keeps the result in
+//! `criu.kdat`. What it finds depends on the kernel, on its own build and on its rights. So the file is made once, by a CRIU that
+//! runs as later ones will, and lent to those.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::{CriuError, Result};
 
@@ -21,7 +21,32 @@ const SCRIPT: &str = "mount -t tmpfs -o size=4m,mode=0700 criu-kdat /run || exit
 \"$1\" --no-default-config check >/dev/null 2>&1
 cat /run/criu.kdat || exit 11";
 
-pub(crate) fn learn(criu: &Path, dir: &Path) -> Result<PathBuf> {
+/// What CRIU notes about the kernel when it runs as the machine's root, outside of boxes. CRIU trusts its notes only on a tmpfs,
+/// because they must not outlive the boot, so it gets one over `/run`, in a mount namespace of its own.
+pub fn kernel_notes_of_host(criu: &Path) -> Result<Vec<u8>> {
+    let output = Command::new("timeout")
+        .arg(LIMIT.as_secs().to_string())
+        .args(["unshare", "--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"])
+        .arg(criu)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|source| CriuError::Start { program: "unshare".into(), source })?;
+    let detail = match output.status.code() {
+        Some(0) => return Ok(output.stdout),
+        Some(10) => "a tmpfs could not be mounted in a namespace of its own".to_owned(),
+        Some(11) => "criu did not write it".to_owned(),
+        Some(124) => format!("it took longer than {} s", LIMIT.as_secs()),
+        _ => format!("unshare failed with {} (it needs root)", output.status),
+    };
+    Err(CriuError::Kernel { detail })
+}
+
+pub(crate) fn learn(
+    criu: &Path,
+    dir: &Path,
+    probe: impl FnOnce(&Path) -> Result<Vec<u8>>,
+) -> Result<PathBuf> {
     let kdat = dir.join("criu.kdat");
     let label_path = dir.join("criu.kdat.of");
     let label = label(criu)?;
@@ -30,7 +55,7 @@ pub(crate) fn learn(criu: &Path, dir: &Path) -> Result<PathBuf> {
     }
     // Two of us at the same time make the same file: each under a name of its own, and the last rename wins.
     let fresh = dir.join(format!("criu.kdat.{}", std::process::id()));
-    let result = make(criu, &fresh).and_then(|()| {
+    let result = probe(criu).and_then(|content| make(&content, &fresh)).and_then(|()| {
         fs::rename(&fresh, &kdat).map_err(CriuError::io("rename", &fresh))?;
         fs::write(&label_path, label).map_err(CriuError::io("write", &label_path))
     });
@@ -41,40 +66,19 @@ pub(crate) fn learn(criu: &Path, dir: &Path) -> Result<PathBuf> {
     result.map(|()| kdat)
 }
 
-fn make(criu: &Path, fresh: &Path) -> Result<()> {
+fn make(content: &[u8], fresh: &Path) -> Result<()> {
+    if !(content.len() > 64 && content.starts_with(&MAGIC.to_ne_bytes())) {
+        return Err(CriuError::Kernel { detail: "what criu wrote is not what it should be".to_owned() });
+    }
     let mut options = File::options();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let output = options.open(fresh).map_err(CriuError::io("create", fresh))?;
-    let mut child = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"])
-        .arg(criu)
-        .stdin(Stdio::null())
-        .stdout(Stdio::from(output))
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|source| CriuError::Start { program: "unshare".into(), source })?;
-    let deadline = Instant::now() + LIMIT;
-    let status = loop {
-        let status = child.try_wait().map_err(CriuError::io("wait for", "unshare"))?;
-        if let Some(status) = status {
-            break status;
-        }
-        if Instant::now() >= deadline {
-            // Nothing but probes of its own process; the mount goes with the namespace.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(CriuError::Kernel { detail: format!("it took longer than {} s", LIMIT.as_secs()) });
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let reason = match status.code() {
-        Some(0) if is_kdat(fresh) => return Ok(()),
-        Some(0) => "what criu wrote is not what it should be".to_owned(),
-        Some(10) => "a tmpfs could not be mounted in a namespace of its own".to_owned(),
-        Some(11) => "criu did not write it".to_owned(),
-        _ => format!("unshare failed with {status} (it needs root)"),
-    };
-    Err(CriuError::Kernel { detail: reason })
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(fresh)
+        .map_err(CriuError::io("create", fresh))?;
+    file.write_all(content).map_err(CriuError::io("write", fresh))
 }
 
 fn is_kdat(path: &Path) -> bool {

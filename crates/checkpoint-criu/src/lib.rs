@@ -12,6 +12,7 @@ mod criu;
 mod error;
 mod evidence;
 mod explain;
+mod find;
 mod hooks;
 pub mod images;
 mod kernel;
@@ -21,14 +22,12 @@ mod release;
 mod wire;
 mod worker;
 
-pub use criu::{Criu, Dumped, Features, Probe, Restored};
+pub use criu::{Criu, Dumped, Restored, Version};
 pub use error::{Action, Class, CriuError, Result, TreeState};
 pub use evidence::Evidence;
 pub use explain::{Explanation, explain};
 pub use hooks::{Event, Hooks, NoHooks};
 pub use images::DumpStats;
-pub use options::{
-    DEFAULT_TIME_LIMIT, DumpOptions, ExternalMount, ExternalNetwork, Leave, MemoryPath, RestoreOptions,
-    Runner,
-};
+pub use kernel::kernel_notes_of_host;
+pub use options::{DEFAULT_TIME_LIMIT, DumpOptions, Habitat, Leave, MemoryPath, RestoreOptions, Runner};
 pub use release::release;

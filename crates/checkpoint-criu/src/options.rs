@@ -1,26 +1,25 @@
 //! What can be asked of a dump and of a restore, with the reason for each.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A mount of the tree that CRIU does not save but that is given anew at each restore.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ExternalMount {
-    /// The name under which dump and restore know it.
-    pub key: String,
-    /// At a dump the mount point inside the tree, at a restore the source outside.
-    pub path: PathBuf,
-}
-
-/// A network namespace of the tree that CRIU does not save.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ExternalNetwork {
-    /// The name under which dump and restore know it.
-    pub key: String,
-    /// The inode number of `/proc/<pid>/ns/net`.
-    pub inode: u64,
+/// Where CRIU runs, seen from the tree.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Habitat {
+    /// In the machine's namespaces, as root: the tree lives there, too.
+    #[default]
+    Host,
+    /// In the namespaces of a box, with their capabilities only. There it has other process numbers than we, and finds directories
+    /// by the paths that the runner gives it.
+    Box {
+        /// The images directory, as CRIU sees it.
+        images: PathBuf,
+        /// The log directory, as CRIU sees it.
+        log_dir: PathBuf,
+        /// The tree's root, as CRIU sees it.
+        root: i32,
+    },
 }
 
 /// What becomes of a tree after its dump.
@@ -54,18 +53,19 @@ pub enum MemoryPath {
 /// What a dump needs to know.
 #[derive(Clone, Debug)]
 pub struct DumpOptions {
-    /// The root of the tree, as CRIU sees it.
+    /// The root of the tree, as we see it.
     pub tree: i32,
+    /// Where it lives.
+    pub habitat: Habitat,
     /// Where the images go: a directory that exists and is empty.
     pub images: PathBuf,
     /// Where the log goes: a directory of ours that exists.
     pub log_dir: PathBuf,
     /// What becomes of the tree.
     pub leave: Leave,
-    /// Mounts that are not saved; the path is the mount point inside the tree.
-    pub mounts: Vec<ExternalMount>,
-    /// The network namespace, if it is not saved.
-    pub network: Option<ExternalNetwork>,
+    /// Directories that CRIU, in a box, looks through for the files that a tree watches by inotify: it cannot open a file by its
+    /// handle there. Searched while the tree is frozen, so give the narrowest.
+    pub watched: Vec<PathBuf>,
     /// Leave out unix sockets that are connected to something outside the tree (they are closed after a restore).
     pub unix_sockets: bool,
     /// The tree belongs to a session or a terminal outside of it (a process that was adopted).
@@ -85,12 +85,8 @@ pub struct RestoreOptions {
     pub images: PathBuf,
     /// Where the log goes: a directory of ours that exists.
     pub log_dir: PathBuf,
-    /// The root of the mount namespace that is made: a mount point with private propagation.
-    pub root: Option<PathBuf>,
-    /// Mounts that were not saved; the path is the source outside.
-    pub mounts: Vec<ExternalMount>,
-    /// The network namespace, by the key of the dump.
-    pub network: Option<(String, OwnedFd)>,
+    /// Where the tree will live.
+    pub habitat: Habitat,
     /// Take file locks again. Not for a branch: while the original holds the lock, CRIU waits for it for ever.
     pub file_locks: bool,
     /// As at the dump.
@@ -107,15 +103,15 @@ pub struct RestoreOptions {
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(120);
 
 impl DumpOptions {
-    /// A leave-running dump of `tree` to `images`, with nothing external.
+    /// A leave-running dump of `tree` to `images`, in the machine's namespaces.
     pub fn new(tree: i32, images: impl Into<PathBuf>, log_dir: impl Into<PathBuf>) -> Self {
         Self {
             tree,
             images: images.into(),
             log_dir: log_dir.into(),
             leave: Leave::Running,
-            mounts: Vec::new(),
-            network: None,
+            habitat: Habitat::Host,
+            watched: Vec::new(),
             unix_sockets: false,
             shell_job: false,
             time_limit: DEFAULT_TIME_LIMIT,
@@ -126,14 +122,12 @@ impl DumpOptions {
 }
 
 impl RestoreOptions {
-    /// A restore of `images`, with nothing external.
+    /// A restore of `images`, in the machine's namespaces.
     pub fn new(images: impl Into<PathBuf>, log_dir: impl Into<PathBuf>) -> Self {
         Self {
             images: images.into(),
             log_dir: log_dir.into(),
-            root: None,
-            mounts: Vec::new(),
-            network: None,
+            habitat: Habitat::Host,
             file_locks: false,
             unix_sockets: false,
             shell_job: false,

@@ -5,7 +5,6 @@ pub(crate) mod kind {
     pub(crate) const DUMP: i32 = 1;
     pub(crate) const RESTORE: i32 = 2;
     pub(crate) const NOTIFY: i32 = 6;
-    pub(crate) const FEATURE_CHECK: i32 = 9;
     pub(crate) const VERSION: i32 = 10;
 }
 
@@ -22,10 +21,6 @@ pub(crate) struct Request {
     pub(crate) options: Option<Options>,
     #[prost(bool, optional, tag = "3")]
     pub(crate) notify_success: Option<bool>,
-    #[prost(bool, optional, tag = "4")]
-    pub(crate) keep_open: Option<bool>,
-    #[prost(message, optional, tag = "5")]
-    pub(crate) features: Option<FeatureFlags>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -48,20 +43,16 @@ pub(crate) struct Options {
     pub(crate) log_file: Option<String>,
     #[prost(bool, optional, tag = "12")]
     pub(crate) notify_scripts: Option<bool>,
-    #[prost(bytes = "vec", optional, tag = "13")]
-    pub(crate) root: Option<Vec<u8>>,
     #[prost(int32, optional, tag = "17")]
     pub(crate) work_dir_fd: Option<i32>,
     #[prost(bool, optional, tag = "18")]
     pub(crate) link_remap: Option<bool>,
-    #[prost(message, repeated, tag = "27")]
-    pub(crate) inherit_fd: Vec<InheritFd>,
     #[prost(int32, optional, tag = "34")]
     pub(crate) manage_cgroups_mode: Option<i32>,
     #[prost(uint32, optional, tag = "35")]
     pub(crate) ghost_limit: Option<u32>,
-    #[prost(bytes = "vec", repeated, tag = "37")]
-    pub(crate) external: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "36")]
+    pub(crate) irmap_scan_paths: Vec<Vec<u8>>,
     #[prost(bool, optional, tag = "46")]
     pub(crate) tcp_skip_in_flight: Option<bool>,
     #[prost(bool, optional, tag = "52")]
@@ -70,26 +61,12 @@ pub(crate) struct Options {
     pub(crate) network_lock: Option<i32>,
     #[prost(bool, optional, tag = "66")]
     pub(crate) skip_file_rwx_check: Option<bool>,
+    #[prost(bool, optional, tag = "67")]
+    pub(crate) unprivileged: Option<bool>,
+    #[prost(bytes = "vec", optional, tag = "68")]
+    pub(crate) images_dir: Option<Vec<u8>>,
     #[prost(bool, optional, tag = "69")]
     pub(crate) leave_stopped: Option<bool>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct InheritFd {
-    #[prost(string, required, tag = "1")]
-    pub(crate) key: String,
-    #[prost(int32, required, tag = "2")]
-    pub(crate) fd: i32,
-}
-
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(crate) struct FeatureFlags {
-    #[prost(bool, optional, tag = "1")]
-    pub(crate) mem_track: Option<bool>,
-    #[prost(bool, optional, tag = "2")]
-    pub(crate) lazy_pages: Option<bool>,
-    #[prost(bool, optional, tag = "3")]
-    pub(crate) pidfd_store: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -104,8 +81,6 @@ pub(crate) struct Response {
     pub(crate) notify: Option<Notify>,
     #[prost(int32, optional, tag = "7")]
     pub(crate) cr_errno: Option<i32>,
-    #[prost(message, optional, tag = "8")]
-    pub(crate) features: Option<FeatureFlags>,
     #[prost(bytes = "vec", optional, tag = "9")]
     pub(crate) cr_errmsg: Option<Vec<u8>>,
     #[prost(message, optional, tag = "10")]

@@ -1,8 +1,8 @@
 //! A CRIU worker and the conversation with it.
 //!
 //! `criu swrk 0` is one process for one request. Its standard input is one end of a `SOCK_SEQPACKET` pair, so no descriptor has to be
-//! moved between `fork` and `exec`. If it needs another descriptor of ours (a network namespace), that is its standard output.
-//! Directories are named by our descriptors: CRIU opens `/proc/<our pid>/fd/N`.
+//! moved between `fork` and `exec`. Directories are named by our descriptors: CRIU opens `/proc/<our pid>/fd/N`. Where CRIU runs in a
+//! box it does not see us, and is given paths.
 //!
 //! The worker has a process group of its own and is not bound to our life: when we die in the middle of a dump, it finds its
 //! socket closed at the next notification, gives up and lets the tree run. A worker that was killed while it held a tree is worse,
@@ -47,8 +47,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) runner: &'a Runner,
     /// An empty directory: CRIU loads plugins from nowhere else.
     pub(crate) plugins: Option<&'a Path>,
-    /// Its standard output, for a descriptor that it should have.
-    pub(crate) output: Option<OwnedFd>,
+    /// The log directory as CRIU sees it, if it runs in a box.
+    pub(crate) box_log_dir: Option<&'a Path>,
     /// Where it complains before it has a log.
     pub(crate) complaints: Option<File>,
 }
@@ -91,10 +91,14 @@ impl Worker {
         if let Some(dir) = launch.plugins {
             command.arg("--libdir").arg(dir);
         }
+        if let Some(dir) = launch.box_log_dir {
+            // Its requests can name this directory only by a descriptor of ours, which it would look for in the box's /proc.
+            command.arg("--unprivileged").arg("--work-dir").arg(dir);
+        }
         command
             .args(["swrk", "0"])
             .stdin(Stdio::from(theirs))
-            .stdout(launch.output.map_or_else(Stdio::null, Stdio::from))
+            .stdout(Stdio::null())
             .stderr(launch.complaints.map_or_else(Stdio::null, Stdio::from))
             // Nothing of the caller's environment decides what a dump does.
             .env_remove("CRIU_CONFIG_FILE")

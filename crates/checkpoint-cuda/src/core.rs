@@ -210,6 +210,13 @@ impl Core {
                 }
                 Err(CudaError::Call { action, pid, code, name, state: None })
             }
+            Ok(Answer::NotPermitted { name }) => Err(CudaError::NotPermitted { action, pid, name }),
+            Ok(Answer::Helper { detail }) => {
+                if process.is_ending() {
+                    return Err(CudaError::Ended { pid });
+                }
+                Err(CudaError::Helper { action, pid, detail })
+            }
             Ok(Answer::Failed { detail }) | Err(detail) => Err(CudaError::Worker { action, pid, detail }),
             Ok(answer) => Ok(answer),
         }

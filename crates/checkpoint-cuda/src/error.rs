@@ -156,6 +156,28 @@ pub enum CudaError {
         /// Which process.
         pid: i32,
     },
+    /// The driver lets only root do it, and nobody has installed the helper that may.
+    #[error(
+        "the driver does not let this user {action} process {pid}: {name} (800), and the helper `infinijup-gpu-helper` is not installed"
+    )]
+    NotPermitted {
+        /// What was asked.
+        action: Action,
+        /// Of which process.
+        pid: i32,
+        /// The driver's name for it.
+        name: String,
+    },
+    /// The helper did not do it.
+    #[error("the helper `infinijup-gpu-helper` did not {action} process {pid}: {detail}")]
+    Helper {
+        /// What was asked.
+        action: Action,
+        /// Of which process.
+        pid: i32,
+        /// Its word.
+        detail: String,
+    },
     /// The GPU memory does not fit where it has to go.
     #[error("{needed} bytes of GPU memory do not fit into {place}, which has room for {available}")]
     NoRoom {
@@ -231,6 +253,8 @@ impl CudaError {
             Self::Ended { .. } => "IJ-G015",
             Self::WrongState { .. } => "IJ-G016",
             Self::Busy { .. } => "IJ-G017",
+            Self::NotPermitted { .. } => "IJ-G018",
+            Self::Helper { .. } => "IJ-G019",
             Self::NoRoom { .. } => "IJ-G020",
             Self::Unsupported { .. } => "IJ-G021",
             Self::Invalid { .. } => "IJ-G022",
@@ -260,6 +284,8 @@ impl CudaError {
             | Self::Ended { pid }
             | Self::WrongState { pid, .. }
             | Self::Busy { pid }
+            | Self::NotPermitted { pid, .. }
+            | Self::Helper { pid, .. }
             | Self::Note { pid, .. } => Some(*pid),
             _ => None,
         }
@@ -290,6 +316,9 @@ impl CudaError {
                 "trying again cannot help: end the process and restore it from a snapshot".to_owned()
             }
             Self::Frozen { pid, .. } => format!("let it run first: see State in /proc/{pid}/status, and its cgroup"),
+            Self::NotPermitted { .. } => {
+                "an administrator can install it: `sudo infinijup setup-gpu` (docs/gpu-helper.md)".to_owned()
+            }
             Self::NoRoom { .. } => {
                 "a checkpoint moves GPU memory into the process's own memory: raise the limit, or free GPU memory".to_owned()
             }

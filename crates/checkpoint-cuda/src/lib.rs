@@ -8,6 +8,9 @@
 //! Only one of the driver's calls has a time limit of its own, and several are known to hang. So they are made in a worker
 //! process, `infinijup-gpu`, which is given up when a call takes too long, but never killed: a caller that dies in mid-call
 //! leaves the target out of step with the driver. Every line of FFI is in `src/sys/`, and runs in that worker.
+//!
+//! The worker runs as the user whose processes they are. For drivers that want root there is a second program,
+//! `infinijup-gpu-helper` ([`helper`]), which an administrator may install.
 #![deny(unsafe_code)]
 
 mod backend;
@@ -27,6 +30,7 @@ mod tree;
 mod uuid;
 mod worker;
 
+pub mod helper;
 pub mod room;
 pub mod serve;
 #[expect(unsafe_code, reason = "the driver's interface is C")]

@@ -65,6 +65,10 @@ pub(crate) enum Answer {
     Done,
     /// The driver said no.
     Code { code: i32, name: String },
+    /// The driver does not let this user do it, and there is no helper.
+    NotPermitted { name: String },
+    /// The driver does not let this user do it, and the helper did not either.
+    Helper { detail: String },
     /// It failed on our side of the driver.
     Failed { detail: String },
 }

@@ -9,7 +9,7 @@
 //! * We ask for no signal at the death of our parent.
 
 use std::io::{self, BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -26,6 +26,8 @@ pub struct Arguments {
     pub library: Option<PathBuf>,
     /// `--tool PATH`
     pub tool: Option<PathBuf>,
+    /// `--helper PATH`: the helper's socket, if it is not at [`crate::helper::SOCKET`].
+    pub helper: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -37,6 +39,7 @@ impl Arguments {
             let place = match option.to_str() {
                 Some("--library") => &mut parsed.library,
                 Some("--tool") => &mut parsed.tool,
+                Some("--helper") => &mut parsed.helper,
                 _ => return Err(format!("unknown option `{}`", option.to_string_lossy())),
             };
             let value =
@@ -53,7 +56,8 @@ impl Arguments {
 pub fn serve(arguments: &Arguments, mut input: impl BufRead) -> io::Result<()> {
     let calls = Calls::default();
     hold_signals_back(&calls)?;
-    let backend = Arc::new(Backend::open(arguments.library.as_deref(), arguments.tool.as_deref()));
+    let helper = arguments.helper.as_deref().unwrap_or(Path::new(crate::helper::SOCKET));
+    let backend = Arc::new(Backend::open(arguments.library.as_deref(), arguments.tool.as_deref(), helper));
     // A line that makes no sense ends the service like the end of the input does: there is nobody to complain to.
     let outcome = loop {
         match protocol::read::<Request>(&mut input) {
@@ -147,8 +151,10 @@ mod tests {
     fn the_command_line_is_read() {
         let parse = |words: &[&str]| Arguments::parse(words.iter().map(Into::into));
         assert_eq!(parse(&[]).unwrap(), Arguments::default());
-        let both = parse(&["--tool", "/t", "--library", "/l"]).unwrap();
-        assert_eq!(both, Arguments { library: Some("/l".into()), tool: Some("/t".into()) });
+        let all = parse(&["--tool", "/t", "--library", "/l", "--helper", "/h"]).unwrap();
+        let expected =
+            Arguments { library: Some("/l".into()), tool: Some("/t".into()), helper: Some("/h".into()) };
+        assert_eq!(all, expected);
         parse(&["--library"]).unwrap_err();
         parse(&["-x"]).unwrap_err();
     }

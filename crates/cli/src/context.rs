@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use api::Places;
+use api::places::{SOCKET_VARIABLE, variable};
 use cas_core::layout::{Format, Layout};
 use cas_core::{OpenOptions, Store, StoreError};
 
 use crate::args::Global;
+use crate::error::CliError;
 use crate::output::Printer;
 use crate::progress::Meter;
 use crate::secret;
@@ -26,6 +29,23 @@ impl Context {
     pub(crate) fn new(global: Global) -> Self {
         let (printer, meter) = (Printer::new(&global), Meter::new(&global));
         Self { global, printer, meter }
+    }
+
+    /// The socket that the user named, if so.
+    pub(crate) fn named_socket(&self) -> Option<&Path> {
+        // An empty variable names nothing.
+        self.global.socket.as_deref().filter(|socket| !socket.as_os_str().is_empty())
+    }
+
+    /// Where the user's daemon is.
+    pub(crate) fn places(&self) -> Result<Places, CliError> {
+        let socket = self.named_socket().map(std::path::absolute).transpose();
+        let socket =
+            socket.map_err(|error| CliError::Usage { what: format!("--socket makes no sense: {error}") })?;
+        Ok(Places::own_with(|name| match (name, &socket) {
+            (SOCKET_VARIABLE, Some(socket)) => Some(socket.clone().into_os_string()),
+            _ => variable(name),
+        })?)
     }
 
     /// Where the store is: what was named, or the nearest one upward.

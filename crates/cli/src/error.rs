@@ -43,6 +43,21 @@ pub(crate) enum CliError {
     /// Nobody answers at the daemon's socket.
     #[error("cannot reach the daemon at `{}`", socket.display())]
     NoDaemon { socket: PathBuf, source: io::Error },
+    /// It could not be started.
+    #[error("the daemon could not be started: {why}")]
+    NotStarted { why: String, log: PathBuf, lines: Vec<String> },
+    /// There is no program to start.
+    #[error("the daemon's program, infinijupd, is not installed: there is no `{}`, and none in the path", looked.display())]
+    NoDaemonProgram { looked: PathBuf },
+    /// It has been told to end and has not.
+    #[error("the daemon, process {pid}, is still stopping: {jobs} operations were under way")]
+    StillStopping { pid: u32, jobs: usize },
+    /// systemd does not run for this user.
+    #[error("systemd does not do it: {why}")]
+    NoServiceManager { why: String },
+    /// The daemon has no place to be.
+    #[error(transparent)]
+    Place(#[from] api::PlaceError),
     /// The daemon said something that makes no sense.
     #[error("the daemon's answer to {request} makes no sense: {detail}")]
     Answer { request: String, detail: String },
@@ -97,6 +112,11 @@ impl CliError {
             Self::MachineUnfit { .. } => "IJ-C035",
             Self::SelftestFailed { .. } => "IJ-C036",
             Self::KernelspecTaken { .. } => "IJ-C037",
+            Self::NotStarted { .. } => "IJ-C038",
+            Self::NoDaemonProgram { .. } => "IJ-C039",
+            Self::StillStopping { .. } => "IJ-C040",
+            Self::NoServiceManager { .. } => "IJ-C041",
+            Self::Place(error) => error.code(),
         }
     }
 
@@ -119,7 +139,7 @@ impl CliError {
             Self::WritersBusy { .. } => Some("run it again later, or with a longer --wait"),
             Self::RebuildIncomplete { .. } => Some("run `infinijup store verify` to see what is affected"),
             Self::NoDaemon { .. } => {
-                Some("start it with `systemctl start infinijupd`, or name its socket with --socket")
+                Some("start it with `infinijup daemon start`, or name its socket with --socket")
             }
             Self::Answer { .. } => Some("use the infinijup and infinijupd of the same version"),
             Self::DaemonLeft { .. } | Self::JobLost { .. } => Some(
@@ -131,7 +151,28 @@ impl CliError {
                 Some("the report says what was seen; please send it with an issue")
             }
             Self::KernelspecTaken { .. } => Some("choose another name with --name"),
+            Self::NotStarted { .. } => Some("its log, daemon.log in its state directory, says more"),
+            Self::NoDaemonProgram { .. } => {
+                Some("install infinijupd beside infinijup, or name it with INFINIJUP_DAEMON")
+            }
+            Self::StillStopping { .. } => {
+                Some("it ends when they are done, and nothing new is begun; `infinijup daemon status` tells")
+            }
+            Self::NoServiceManager { .. } => {
+                Some("nothing has to be installed: commands start the daemon when they need it")
+            }
+            Self::Place(error) => Some(error.hint()),
             Self::Usage { .. } | Self::ObjectNotFound { .. } | Self::Interrupted | Self::Output(_) => None,
+        }
+    }
+}
+
+impl CliError {
+    /// What was seen, beside the chain of causes.
+    pub(crate) fn evidence(&self) -> Vec<String> {
+        match self {
+            Self::NotStarted { lines, .. } => lines.clone(),
+            _ => Vec::new(),
         }
     }
 }

@@ -49,7 +49,8 @@ impl Facts {
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         for cause in error.chain() {
             if let Some(cause) = cause.downcast_ref::<CliError>() {
-                return Self::new(of_cli(cause), cause.code(), cause.hint());
+                let more_causes = cause.evidence();
+                return Self { more_causes, ..Self::new(of_cli(cause), cause.code(), cause.hint()) };
             }
             if let Some(DaemonError(body)) = cause.downcast_ref::<DaemonError>() {
                 return Self::of_daemon(body);
@@ -105,11 +106,18 @@ const fn of_cli(error: &CliError) -> Code {
         | CliError::RebuildIncomplete { .. }
         | CliError::MachineUnfit { .. }
         | CliError::SelftestFailed { .. } => Code::ProblemsFound,
-        CliError::WritersBusy { .. } => Code::Busy,
+        CliError::WritersBusy { .. } | CliError::StillStopping { .. } => Code::Busy,
         CliError::KernelspecTaken { .. } => Code::Conflict,
-        CliError::NoDaemon { .. } | CliError::DaemonLeft { .. } | CliError::JobLost { .. } => Code::NoDaemon,
+        CliError::NoDaemon { .. }
+        | CliError::NotStarted { .. }
+        | CliError::NoDaemonProgram { .. }
+        | CliError::DaemonLeft { .. }
+        | CliError::JobLost { .. } => Code::NoDaemon,
         CliError::Interrupted | CliError::JobGoesOn { .. } => Code::Interrupted,
-        CliError::Output(_) | CliError::Answer { .. } => Code::Failed,
+        CliError::Output(_)
+        | CliError::Answer { .. }
+        | CliError::NoServiceManager { .. }
+        | CliError::Place(_) => Code::Failed,
     }
 }
 

@@ -17,7 +17,6 @@ use api::{
 use lifecycle::{Asked, Class, Did, Engine, Errand, LifecycleError, SessionId, StepState, Watch};
 use serde_json::Value;
 
-use crate::caller::Caller;
 use crate::error::causes;
 use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
 use crate::words::{
@@ -78,14 +77,10 @@ impl Watch for Steps<'_> {
     }
 }
 
-fn caller(caller: &Caller) -> Outcome<lifecycle::Caller> {
-    Ok(lifecycle::Caller::by_uid(caller.uid)?)
-}
-
-/// The same, for what makes no sense without CRIU. A session that could never be snapshotted is not started either; but
+/// The engine, for what makes no sense without CRIU. A session that could never be snapshotted is not started either; but
 /// what runs can be looked at, used and ended.
-fn able(engine: &Engine, by: &Caller) -> Outcome<lifecycle::Caller> {
-    engine.unable().map_or_else(|| caller(by), |error| Err(error.into()))
+fn able(engine: &Engine) -> Outcome<&Engine> {
+    engine.unable().map_or(Ok(engine), |error| Err(error.into()))
 }
 
 /// There is one automatic snapshot more: another may go by the session's policy.
@@ -105,7 +100,7 @@ impl Operations for Engine {
         }
     }
 
-    fn doctor(&self, _: &Caller) -> Outcome<Doctor> {
+    fn doctor(&self) -> Outcome<Doctor> {
         let found = Self::doctor(self);
         let works = lifecycle::works(&found);
         let finding = |finding: lifecycle::Finding| Finding {
@@ -121,70 +116,65 @@ impl Operations for Engine {
         Ok(Doctor { works, findings: found.into_iter().map(finding).collect() })
     }
 
-    fn sessions(&self, by: &Caller) -> Outcome<Vec<SessionView>> {
-        Ok(Self::sessions(self, &caller(by)?).into_iter().map(session).collect())
+    fn sessions(&self) -> Outcome<Vec<SessionView>> {
+        Ok(Self::sessions(self).into_iter().map(session).collect())
     }
 
-    fn session(&self, by: &Caller, which: &str) -> Outcome<SessionView> {
-        Ok(session(Self::session(self, &caller(by)?, which)?))
+    fn session(&self, which: &str) -> Outcome<SessionView> {
+        Ok(session(Self::session(self, which)?))
     }
 
-    fn log(&self, by: &Caller, which: &str) -> Outcome<PathBuf> {
-        Ok(Self::log(self, &caller(by)?, which)?)
+    fn log(&self, which: &str) -> Outcome<PathBuf> {
+        Ok(Self::log(self, which)?)
     }
 
-    fn history(
-        &self,
-        by: &Caller,
-        which: Option<&str>,
-        family: bool,
-        limit: Option<usize>,
-    ) -> Outcome<Commits> {
+    fn history(&self, which: Option<&str>, family: bool, limit: Option<usize>) -> Outcome<Commits> {
         let request = lifecycle::HistoryRequest { session: which, family, limit };
-        Ok(commits(Self::history(self, &caller(by)?, request)?))
+        Ok(commits(Self::history(self, request)?))
     }
 
-    fn commit(&self, by: &Caller, which: &str) -> Outcome<CommitView> {
-        Ok(commit(Self::commit(self, &caller(by)?, which)?))
+    fn commit(&self, which: &str) -> Outcome<CommitView> {
+        Ok(commit(Self::commit(self, which)?))
     }
 
-    fn notebook(&self, by: &Caller, which: &str) -> Outcome<Vec<u8>> {
-        Ok(Self::notebook(self, &caller(by)?, which)?)
+    fn notebook(&self, which: &str) -> Outcome<Vec<u8>> {
+        Ok(Self::notebook(self, which)?)
     }
 
-    fn variables(&self, by: &Caller, which: &str) -> Outcome<Vec<Variable>> {
-        Ok(Self::variables(self, &caller(by)?, which)?.into_iter().map(variable).collect())
+    fn variables(&self, which: &str) -> Outcome<Vec<Variable>> {
+        Ok(Self::variables(self, which)?.into_iter().map(variable).collect())
     }
 
-    fn tag(&self, by: &Caller, request: TagRequest) -> Outcome<CommitView> {
+    fn tag(&self, request: TagRequest) -> Outcome<CommitView> {
         let TagRequest { name, commit: which, move_it } = request;
-        Ok(commit(Self::tag(self, &caller(by)?, &name, &which, move_it)?))
+        Ok(commit(Self::tag(self, &name, &which, move_it)?))
     }
 
-    fn untag(&self, by: &Caller, name: &str) -> Outcome<()> {
-        Ok(Self::untag(self, &caller(by)?, name)?)
+    fn untag(&self, name: &str) -> Outcome<()> {
+        Ok(Self::untag(self, name)?)
     }
 
-    fn forget(&self, by: &Caller, request: ForgetRequest, progress: &dyn Progress) -> Outcome<ForgetOutcome> {
-        let done = self.forget_snapshots(&caller(by)?, &request.commits, request.force, &Steps(progress))?;
+    fn forget(&self, request: ForgetRequest, progress: &dyn Progress) -> Outcome<ForgetOutcome> {
+        let forget = || self.forget_snapshots(&request.commits, request.force, &Steps(progress));
+        let done = self.with_reserve(forget)?;
         Ok(forgotten(done))
     }
 
-    fn gc(&self, by: &Caller, progress: &dyn Progress) -> Outcome<GcOutcome> {
+    fn gc(&self, progress: &dyn Progress) -> Outcome<GcOutcome> {
         let lifecycle::GcView { freed_bytes, commits, objects } =
-            Self::gc(self, &caller(by)?, &Steps(progress))?;
+            self.with_reserve(|| Self::gc(self, &Steps(progress)))?;
         Ok(GcOutcome { freed_bytes, commits, objects })
     }
 
-    fn diff(&self, by: &Caller, a: &str, b: &str) -> Outcome<Diff> {
-        Ok(diff(Self::diff(self, &caller(by)?, a, b)?))
+    fn diff(&self, a: &str, b: &str) -> Outcome<Diff> {
+        Ok(diff(Self::diff(self, a, b)?))
     }
 
-    fn store(&self, uid: u32) -> Outcome<PathBuf> {
-        Ok(self.store_directory(uid))
+    fn store(&self) -> Outcome<PathBuf> {
+        Ok(self.store_directory())
     }
 
-    fn start(&self, by: &Caller, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
+    fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
         let request = lifecycle::StartRequest {
             name: request.name,
             start: start(request.start),
@@ -205,12 +195,11 @@ impl Operations for Engine {
             notebook: request.notebook.map(Into::into),
             policy: request.policy.map(session_policy).unwrap_or_default(),
         };
-        Ok(session(Self::start(self, &able(self, by)?, request, &Steps(progress))?))
+        Ok(session(Self::start(able(self)?, request, &Steps(progress))?))
     }
 
     fn snapshot(
         &self,
-        by: &Caller,
         which: &str,
         request: SnapshotRequest,
         progress: &dyn Progress,
@@ -223,7 +212,8 @@ impl Operations for Engine {
             reason: request.reason,
             along: along(request.label, request.notebook, request.cell, request.variables),
         };
-        let taken = Self::snapshot(self, &able(self, by)?, which, &request, &Steps(progress))?;
+        able(self)?.within_budget()?;
+        let taken = Self::snapshot(self, which, &request, &Steps(progress))?;
         if request.reason.is_some() {
             tidy_after(self, which);
         }
@@ -245,14 +235,13 @@ impl Operations for Engine {
 
     fn rollback(
         &self,
-        by: &Caller,
         which: &str,
         request: RollbackRequest,
         progress: &dyn Progress,
     ) -> Outcome<RollbackOutcome> {
         let RollbackRequest { to, force, files, note, notebook } = request;
         let request = lifecycle::RollbackRequest { to, force, files, note, notebook };
-        let done = Self::rollback(self, &able(self, by)?, which, &request, &Steps(progress))?;
+        let done = Self::rollback(able(self)?, which, &request, &Steps(progress))?;
         tidy_after(self, which);
         Ok(RollbackOutcome {
             commit: done.commit.to_string(),
@@ -266,15 +255,17 @@ impl Operations for Engine {
 
     fn branch(
         &self,
-        by: &Caller,
         which: &str,
         request: BranchRequest,
         progress: &dyn Progress,
     ) -> Outcome<Vec<BranchOutcome>> {
         let BranchRequest { from, name, count, gpus, notebook } = request;
         let gpus = gpus.map(gpu_wish);
+        if from.is_none() {
+            self.within_budget()?;
+        }
         let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1), gpus, notebook };
-        let made = Self::branch(self, &able(self, by)?, which, &request, &Steps(progress))?;
+        let made = Self::branch(able(self)?, which, &request, &Steps(progress))?;
         let branch = |one: lifecycle::BranchOutcome| BranchOutcome {
             session: session(one.session),
             commit: one.commit.to_string(),
@@ -287,7 +278,6 @@ impl Operations for Engine {
 
     fn suspend(
         &self,
-        by: &Caller,
         which: &str,
         request: SuspendRequest,
         progress: &dyn Progress,
@@ -297,7 +287,8 @@ impl Operations for Engine {
             reason: request.reason,
             along: along(request.label, request.notebook, request.cell, request.variables),
         };
-        let done = Self::suspend(self, &able(self, by)?, which, &request, &Steps(progress))?;
+        let engine = able(self)?;
+        let done = self.with_reserve(|| Self::suspend(engine, which, &request, &Steps(progress)))?;
         Ok(SuspendOutcome {
             commit: done.commit.to_string(),
             freed_bytes: done.freed_bytes,
@@ -306,29 +297,18 @@ impl Operations for Engine {
         })
     }
 
-    fn resume(
-        &self,
-        by: &Caller,
-        which: &str,
-        request: ResumeRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SessionView> {
+    fn resume(&self, which: &str, request: ResumeRequest, progress: &dyn Progress) -> Outcome<SessionView> {
         let request = lifecycle::ResumeRequest { force: request.force, gpus: request.gpus.map(gpu_wish) };
-        Ok(session(Self::resume(self, &able(self, by)?, which, &request, &Steps(progress))?))
+        Ok(session(Self::resume(able(self)?, which, &request, &Steps(progress))?))
     }
 
-    fn stop(&self, by: &Caller, which: &str, request: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
+    fn stop(&self, which: &str, request: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
         let grace = request.grace_ms.map_or(GRACE, Duration::from_millis);
-        Ok(session(Self::stop(self, &caller(by)?, which, lifecycle::StopRequest { grace })?))
+        let request = lifecycle::StopRequest { grace };
+        Ok(session(self.with_reserve(|| Self::stop(self, which, request))?))
     }
 
-    fn restart(
-        &self,
-        by: &Caller,
-        which: &str,
-        request: RestartRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SessionView> {
+    fn restart(&self, which: &str, request: RestartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
         let request = lifecycle::RestartRequest {
             start: start(request.start),
             env: environment(request.env),
@@ -336,42 +316,36 @@ impl Operations for Engine {
             grace: request.grace_ms.map_or(GRACE, Duration::from_millis),
             snapshot: request.snapshot,
         };
-        Ok(session(Self::restart(self, &able(self, by)?, which, &request, &Steps(progress))?))
+        Ok(session(Self::restart(able(self)?, which, &request, &Steps(progress))?))
     }
 
-    fn signal(&self, by: &Caller, which: &str, request: SignalRequest) -> Outcome<()> {
-        Ok(Self::signal(self, &caller(by)?, which, signal_number(request.signal), request.group)?)
+    fn signal(&self, which: &str, request: SignalRequest) -> Outcome<()> {
+        Ok(Self::signal(self, which, signal_number(request.signal), request.group)?)
     }
 
-    fn change(&self, by: &Caller, which: &str, patch: SessionPatch) -> Outcome<SessionView> {
-        Ok(session(Self::change(self, &caller(by)?, which, notes_change(patch))?))
+    fn change(&self, which: &str, patch: SessionPatch) -> Outcome<SessionView> {
+        Ok(session(Self::change(self, which, notes_change(patch))?))
     }
 
-    fn remove(&self, by: &Caller, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
-        let by = caller(by)?;
-        let was = Self::session(self, &by, which)?;
-        Self::remove(self, &by, which)?;
+    fn remove(&self, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
+        let was = Self::session(self, which)?;
+        self.with_reserve(|| Self::remove(self, which))?;
         Ok(session(was))
     }
 
-    fn exec(&self, by: &Caller, which: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {
+    fn exec(&self, which: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {
         let (argv, env) = (words(request.argv), environment(request.env));
-        let done = Self::exec(self, &caller(by)?, which, &argv, &env)?;
+        let done = Self::exec(self, which, &argv, &env)?;
         Ok(ExecOutcome { status: done.status, stdout: done.stdout.into(), stderr: done.stderr.into() })
     }
 
-    fn attach(&self, by: &Caller, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
-        Ok(session(Self::attach(self, &able(self, by)?, request.pid, request.name.as_deref())?))
+    fn attach(&self, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        Ok(session(Self::attach(able(self)?, request.pid, request.name.as_deref())?))
     }
 
-    fn checkpoint(
-        &self,
-        by: &Caller,
-        request: CheckpointRequest,
-        _: &dyn Progress,
-    ) -> Outcome<CheckpointOutcome> {
+    fn checkpoint(&self, request: CheckpointRequest, _: &dyn Progress) -> Outcome<CheckpointOutcome> {
         let directory = request.directory.as_path();
-        let done = Self::checkpoint(self, &able(self, by)?, request.pid, directory, request.leave_running)?;
+        let done = Self::checkpoint(able(self)?, request.pid, directory, request.leave_running)?;
         Ok(CheckpointOutcome {
             bytes: size_of_files(&done.directory),
             directory: done.directory.into(),
@@ -379,8 +353,8 @@ impl Operations for Engine {
         })
     }
 
-    fn restore(&self, by: &Caller, request: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
-        let done = self.restore_directory(&able(self, by)?, request.directory.as_path())?;
+    fn restore(&self, request: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
+        let done = able(self)?.restore_directory(request.directory.as_path())?;
         Ok(RestoredOutcome { pid: done.pid })
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use api::{ErrorBody, exit};
+use api::{ErrorBody, PlaceError, exit};
 
 use crate::operations::Failure;
 
@@ -52,13 +52,13 @@ pub enum DaemonError {
         /// What is wrong with it.
         what: String,
     },
-    /// There is no such session, or it is somebody else's.
+    /// There is no such session.
     #[error("there is no session `{which}`")]
     NoSession {
         /// As it was asked for.
         which: String,
     },
-    /// There is no such job, or it is somebody else's.
+    /// There is no such job.
     #[error("there is no job `{id}`")]
     NoJob {
         /// As it was asked for.
@@ -80,12 +80,6 @@ pub enum DaemonError {
         /// The most that is read.
         limit: usize,
     },
-    /// Only root may ask this.
-    #[error("only root may ask for {what}")]
-    RootOnly {
-        /// What was asked for.
-        what: &'static str,
-    },
     /// The session's log is not a file that the daemon may show.
     #[error("the log of session {session} cannot be shown: {reason}")]
     Log {
@@ -98,13 +92,22 @@ pub enum DaemonError {
     #[error("the daemon is stopping")]
     Stopping,
     /// The caller has too much under way.
-    #[error("{running} jobs of yours are running, and no more than {limit} may be")]
+    #[error("{running} jobs are running, and no more than {limit} may be")]
     TooManyJobs {
         /// How many run.
         running: usize,
         /// How many may.
         limit: usize,
     },
+    /// There is no room for one more.
+    #[error("too much at once: {what}")]
+    Crowded {
+        /// What there is already.
+        what: String,
+    },
+    /// The daemon has no place to be.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// A bug of ours.
     #[error("internal error: {detail}")]
     Bug {
@@ -131,10 +134,11 @@ impl DaemonError {
             Self::NoJob { .. } => "IJ-D012",
             Self::NoRoute { .. } => "IJ-D013",
             Self::TooLarge { .. } => "IJ-D014",
-            Self::RootOnly { .. } => "IJ-D015",
             Self::Log { .. } => "IJ-D016",
             Self::Stopping => "IJ-D020",
             Self::TooManyJobs { .. } => "IJ-D021",
+            Self::Crowded { .. } => "IJ-D022",
+            Self::Place(error) => error.code(),
             Self::Bug { .. } => "IJ-D099",
         }
     }
@@ -147,13 +151,14 @@ impl DaemonError {
             | Self::NoSession { .. }
             | Self::NoJob { .. }
             | Self::NoRoute { .. }
-            | Self::TooLarge { .. }
-            | Self::RootOnly { .. } => Class::Usage,
+            | Self::TooLarge { .. } => Class::Usage,
             Self::Io { .. }
             | Self::AlreadyRunning { .. }
             | Self::Log { .. }
             | Self::Stopping
-            | Self::TooManyJobs { .. } => Class::Environment,
+            | Self::TooManyJobs { .. }
+            | Self::Crowded { .. }
+            | Self::Place(_) => Class::Environment,
             Self::Bug { .. } => Class::Bug,
         }
     }
@@ -163,10 +168,14 @@ impl DaemonError {
         let hint = match self {
             Self::AlreadyRunning { .. } => "stop that one first, or give this one its own --state and --run",
             Self::Settings { .. } => "`infinijupd --help` lists what can be set",
-            Self::NoSession { .. } => "`infinijup ps` lists your sessions",
+            Self::NoSession { .. } => "`infinijup ps` lists the sessions",
             Self::NoRoute { .. } => "GET /v1/openapi.json describes the interface of this daemon",
             Self::Stopping => "try again in a moment, when it has been started again",
             Self::TooManyJobs { .. } => "wait until some of them have ended",
+            Self::Crowded { .. } => {
+                "try again in a moment; a program that asks too much at once should wait for its answers"
+            }
+            Self::Place(error) => error.hint(),
             Self::Bug { .. } => "please report this, with the daemon's log",
             _ => return None,
         };
@@ -177,15 +186,14 @@ impl DaemonError {
     pub const fn status(&self) -> u16 {
         match self {
             Self::Settings { .. } | Self::BadRequest { .. } => 400,
-            Self::RootOnly { .. } => 403,
             Self::NoSession { .. } | Self::NoJob { .. } => 404,
             Self::NoRoute { other_method: true, .. } => 405,
             Self::NoRoute { .. } => 404,
             Self::AlreadyRunning { .. } | Self::Log { .. } => 409,
             Self::TooLarge { .. } => 413,
             Self::TooManyJobs { .. } => 429,
-            Self::Stopping => 503,
-            Self::Io { .. } | Self::Bug { .. } => 500,
+            Self::Stopping | Self::Crowded { .. } => 503,
+            Self::Io { .. } | Self::Place(_) | Self::Bug { .. } => 500,
         }
     }
 
@@ -194,12 +202,13 @@ impl DaemonError {
         match self {
             Self::Settings { .. } | Self::BadRequest { .. } | Self::TooLarge { .. } => exit::USAGE,
             Self::NoSession { .. } | Self::NoJob { .. } => exit::NOT_FOUND,
-            Self::AlreadyRunning { .. } | Self::Stopping | Self::TooManyJobs { .. } => exit::BUSY,
-            Self::Io { .. }
-            | Self::NoRoute { .. }
-            | Self::RootOnly { .. }
-            | Self::Log { .. }
-            | Self::Bug { .. } => exit::FAILED,
+            Self::AlreadyRunning { .. }
+            | Self::Stopping
+            | Self::TooManyJobs { .. }
+            | Self::Crowded { .. } => exit::BUSY,
+            Self::Io { .. } | Self::Place(_) | Self::NoRoute { .. } | Self::Log { .. } | Self::Bug { .. } => {
+                exit::FAILED
+            }
         }
     }
 }

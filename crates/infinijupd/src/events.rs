@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex};
 use api::{Event, EventKind};
 use tokio::sync::watch;
 
-use crate::caller::Caller;
 use crate::operations::Happening;
 use crate::{lock, now};
 
@@ -66,7 +65,6 @@ impl Events {
     pub(crate) fn publish_happening(&self, happening: Happening) {
         self.publish(Event {
             session: Some(happening.session),
-            owner_uid: Some(happening.owner_uid),
             state: happening.state,
             commit: happening.commit,
             activity: happening.activity,
@@ -74,29 +72,28 @@ impl Events {
         });
     }
 
-    /// Reads on behalf of `caller` all that is kept.
-    pub(crate) fn kept(&self, caller: &Caller, after: Option<u64>) -> Vec<Arc<Event>> {
+    /// Reads all that is kept.
+    pub(crate) fn kept(&self, after: Option<u64>) -> Vec<Arc<Event>> {
         let ring = lock(&self.ring);
-        let mut reader = self.read_from(caller, None, after.unwrap_or_else(|| ring.floor()));
+        let mut reader = self.read_from(None, after.unwrap_or_else(|| ring.floor()));
         reader.take(&ring)
     }
 
-    /// Reads on behalf of `caller`, only about `job` if given, from the event after `after` or from now on.
-    pub(crate) fn read(&self, caller: &Caller, job: Option<String>, after: Option<u64>) -> Reader {
+    /// Reads, only about `job` if given, from the event after `after` or from now on.
+    pub(crate) fn read(&self, job: Option<String>, after: Option<u64>) -> Reader {
         let seen = after.unwrap_or_else(|| lock(&self.ring).newest);
-        self.read_from(caller, job, seen)
+        self.read_from(job, seen)
     }
 
-    fn read_from(&self, caller: &Caller, job: Option<String>, seen: u64) -> Reader {
+    fn read_from(&self, job: Option<String>, seen: u64) -> Reader {
         let mut wake = self.newest.subscribe();
         wake.mark_changed();
-        Reader { caller: caller.clone(), job, seen, wake }
+        Reader { job, seen, wake }
     }
 }
 
 /// One reader of the stream.
 pub(crate) struct Reader {
-    caller: Caller,
     job: Option<String>,
     seen: u64,
     wake: watch::Receiver<u64>,
@@ -133,8 +130,7 @@ impl Reader {
     }
 
     fn concerns(&self, event: &Event) -> bool {
-        let theirs = event.owner_uid.is_some_and(|owner| self.caller.may_touch(owner));
-        theirs && self.job.as_ref().is_none_or(|job| event.job_id.as_ref() == Some(job))
+        self.job.as_ref().is_none_or(|job| event.job_id.as_ref() == Some(job))
     }
 }
 
@@ -146,7 +142,6 @@ pub(crate) fn blank(kind: EventKind) -> Event {
         kind,
         session: None,
         state: None,
-        owner_uid: None,
         job_id: None,
         job: None,
         step: None,
@@ -160,13 +155,9 @@ pub(crate) fn blank(kind: EventKind) -> Event {
 mod tests {
     use super::*;
 
-    fn user(uid: u32) -> Caller {
-        Caller { uid, ..Caller::root() }
-    }
-
-    fn publish(events: &Events, owner: u32, detail: &str) {
+    fn publish(events: &Events, job: &str, detail: &str) {
         events.publish(Event {
-            owner_uid: Some(owner),
+            job_id: Some(job.to_owned()),
             detail: Some(detail.to_owned()),
             ..blank(EventKind::SessionState)
         });
@@ -177,28 +168,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readers_see_their_own_and_root_sees_all() {
+    async fn a_reader_of_one_job_sees_no_other() {
         let events = Events::new(8);
-        let (mut ada, mut root) =
-            (events.read(&user(1000), None, None), events.read(&Caller::root(), None, None));
-        publish(&events, 1001, "hers");
-        publish(&events, 1000, "mine");
-        assert_eq!(details(&ada.next(&events).await.unwrap()), ["mine"]);
-        assert_eq!(details(&root.next(&events).await.unwrap()), ["hers", "mine"]);
+        let (mut of_one, mut of_all) = (events.read(Some("b".to_owned()), None), events.read(None, None));
+        publish(&events, "a", "first");
+        publish(&events, "b", "second");
+        assert_eq!(details(&of_one.next(&events).await.unwrap()), ["second"]);
+        assert_eq!(details(&of_all.next(&events).await.unwrap()), ["first", "second"]);
     }
 
     #[tokio::test]
     async fn a_reader_resumes_where_it_was_or_is_told_that_it_cannot() {
         let events = Events::new(3);
-        let mut first = events.read(&user(1), None, None);
-        publish(&events, 1, "a");
+        let mut first = events.read(None, None);
+        publish(&events, "a", "a");
         let seen = first.next(&events).await.unwrap()[0].id;
         for detail in ["b", "c", "d"] {
-            publish(&events, 1, detail);
+            publish(&events, "a", detail);
         }
-        let resume = |after| events.read(&user(1), None, Some(after));
+        let resume = |after| events.read(None, Some(after));
         assert_eq!(details(&resume(seen).next(&events).await.unwrap()), ["b", "c", "d"]);
-        publish(&events, 1, "e");
+        publish(&events, "a", "e");
         for lost in [seen, 0, u64::MAX] {
             assert_eq!(details(&resume(lost).next(&events).await.unwrap()), ["missed", "c", "d", "e"]);
         }

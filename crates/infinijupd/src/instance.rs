@@ -3,9 +3,9 @@
 //! Two daemons over the same sessions would freeze and thaw each other's. The lock is the kernel's, on a file in the state
 //! directory: it is gone when its holder is, however that ended. The file says who holds it, for people.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -21,11 +21,6 @@ pub struct Instance {
 impl Instance {
     /// Takes it, or says who has it.
     pub fn take(state: &Path) -> Result<Self, DaemonError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(state)
-            .map_err(DaemonError::io("create", state))?;
         let path = state.join("daemon.lock");
         let mut file = OpenOptions::new()
             .read(true)
@@ -56,14 +51,10 @@ impl Instance {
 fn sign(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
-    writeln!(file, "pid {}, since {}", std::process::id(), crate::now())
-}
-
-/// Makes the run directory: everybody may pass through it to the socket.
-pub fn make_run_directory(run: &Path) -> Result<(), DaemonError> {
-    DirBuilder::new().recursive(true).mode(0o711).create(run).map_err(DaemonError::io("create", run))?;
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-    fs::set_permissions(run, permissions).map_err(DaemonError::io("set the mode of", run))
+    // Homes are shared between machines.
+    let machine = rustix::system::uname();
+    let machine = machine.nodename().to_string_lossy();
+    writeln!(file, "pid {} on {machine}, since {}", std::process::id(), crate::now())
 }
 
 #[cfg(test)]
@@ -73,13 +64,12 @@ mod tests {
     #[test]
     fn the_second_is_told_who_is_first() {
         let dir = tempfile::tempdir().unwrap();
-        let state = dir.path().join("state");
-        let first = Instance::take(&state).unwrap();
-        let error = Instance::take(&state).unwrap_err();
+        let first = Instance::take(dir.path()).unwrap();
+        let error = Instance::take(dir.path()).unwrap_err();
         assert_eq!(error.code(), "IJ-D002");
         let me = format!("pid {}", std::process::id());
         assert!(error.to_string().contains(&me), "{error}");
         drop(first);
-        Instance::take(&state).unwrap();
+        Instance::take(dir.path()).unwrap();
     }
 }

@@ -1,8 +1,7 @@
 //! Jobs: operations on threads of their own.
 //!
-//! A job belongs to the user who asked for it and is seen by them and root only. It goes on when its client is gone. A
-//! user can have so many running at once; of those that ended, the last few hundred of each user are kept, so that a
-//! client which was cut off can still ask what came of its request.
+//! A job goes on when its client is gone. Only so many run at once; of those that ended, the last few hundred are kept, so
+//! that a client which was cut off can still ask what came of its request.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +11,6 @@ use std::time::{Duration, Instant};
 use api::{ErrorBody, Event, EventKind, Job, JobKind, JobResult, JobState, Step};
 use tokio::sync::watch;
 
-use crate::caller::Caller;
 use crate::error::DaemonError;
 use crate::events::{Events, blank};
 use crate::metrics::Metrics;
@@ -25,7 +23,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// The most steps that one job lists. A pipeline has a dozen; branching many times over has more.
 const STEPS: usize = 1024;
 
-/// How much output of `exec` the ended jobs of one user may hold together.
+/// How much output of `exec` the ended jobs may hold together.
 const KEPT_OUTPUT: usize = 32 << 20;
 
 /// The job table.
@@ -34,26 +32,20 @@ pub struct Jobs {
     running: watch::Sender<usize>,
     events: Arc<Events>,
     metrics: Arc<Metrics>,
-    /// How many may run at once for one user.
+    /// How many may run at once.
     running_limit: usize,
-    /// How many that ended are kept for one user.
+    /// How many that ended are kept.
     ended_limit: usize,
 }
 
 /// One job.
 pub(crate) struct JobCell {
-    owner_uid: u32,
     job: Mutex<Job>,
     /// The HTTP status of the failure, once it ended; 200 if it ended well.
     ended: watch::Sender<Option<u16>>,
 }
 
 impl JobCell {
-    /// Whose it is.
-    pub(crate) fn owner_uid(&self) -> u32 {
-        self.owner_uid
-    }
-
     /// As it is now.
     pub(crate) fn view(&self) -> Job {
         lock(&self.job).clone()
@@ -107,20 +99,17 @@ impl Jobs {
     /// Begins a job: `work` runs on a thread of its own.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        caller: &Caller,
         kind: JobKind,
         session: Option<String>,
         work: impl FnOnce(&dyn Progress) -> Outcome<JobResult> + Send + 'static,
     ) -> Result<Arc<JobCell>, DaemonError> {
         let cell = {
             let mut table = lock(&self.table);
-            let theirs = |cell: &&Arc<JobCell>| cell.owner_uid == caller.uid && !cell.has_ended();
-            let running = table.iter().filter(theirs).count();
-            if caller.uid != 0 && running >= self.running_limit {
+            let running = table.iter().filter(|cell| !cell.has_ended()).count();
+            if running >= self.running_limit {
                 return Err(DaemonError::TooManyJobs { running, limit: self.running_limit });
             }
             let cell = Arc::new(JobCell {
-                owner_uid: caller.uid,
                 job: Mutex::new(Job {
                     id: new_id(&table),
                     kind,
@@ -178,10 +167,10 @@ impl Jobs {
             }
             Job { result: None, ..job.clone() }
         };
-        log_end(&job, cell.owner_uid, took);
+        log_end(&job, took);
         self.publish(cell, EventKind::JobEnded, None);
         cell.ended.send_replace(Some(status));
-        self.forget_old(cell.owner_uid);
+        self.forget_old();
         self.running.send_modify(|running| *running -= 1);
     }
 
@@ -193,7 +182,6 @@ impl Jobs {
         });
         self.events.publish(Event {
             session: job.session.clone(),
-            owner_uid: Some(cell.owner_uid),
             job_id: Some(job.id.clone()),
             job: whole,
             step,
@@ -201,13 +189,13 @@ impl Jobs {
         });
     }
 
-    /// Drops the oldest that ended, of one user, beyond the limits.
-    fn forget_old(&self, owner_uid: u32) {
+    /// Drops the oldest that ended, beyond the limits.
+    fn forget_old(&self) {
         let mut table = lock(&self.table);
         let (mut count, mut output) = (0, 0);
         let mut keep: VecDeque<_> = VecDeque::with_capacity(table.len());
         while let Some(cell) = table.pop_back() {
-            if cell.owner_uid == owner_uid && cell.has_ended() {
+            if cell.has_ended() {
                 count += 1;
                 output += cell.kept_output();
                 if count > self.ended_limit || (output > KEPT_OUTPUT && count > 1) {
@@ -219,16 +207,15 @@ impl Jobs {
         *table = keep;
     }
 
-    /// The jobs that a caller may see, oldest first.
-    pub(crate) fn list(&self, caller: &Caller) -> Vec<Job> {
-        let table = lock(&self.table);
-        table.iter().filter(|cell| caller.may_touch(cell.owner_uid)).map(|cell| cell.view()).collect()
+    /// All jobs, oldest first.
+    pub(crate) fn list(&self) -> Vec<Job> {
+        lock(&self.table).iter().map(|cell| cell.view()).collect()
     }
 
     /// One of them.
-    pub(crate) fn find(&self, caller: &Caller, id: &str) -> Result<Arc<JobCell>, DaemonError> {
+    pub(crate) fn find(&self, id: &str) -> Result<Arc<JobCell>, DaemonError> {
         let table = lock(&self.table);
-        let found = table.iter().find(|cell| caller.may_touch(cell.owner_uid) && lock(&cell.job).id == id);
+        let found = table.iter().find(|cell| lock(&cell.job).id == id);
         found.cloned().ok_or_else(|| DaemonError::NoJob { id: id.to_owned() })
     }
 
@@ -264,21 +251,21 @@ impl Jobs {
 }
 
 /// One line for each job, with the code if it failed.
-fn log_end(job: &Job, uid: u32, took: Duration) {
+fn log_end(job: &Job, took: Duration) {
     let (kind, session, micros) =
         (job.kind.as_str(), job.session.as_deref().unwrap_or("-"), took.as_micros());
     match &job.error {
-        None => tracing::info!(job = job.id, kind, session, uid, micros, "job done"),
+        None => tracing::info!(job = job.id, kind, session, micros, "job done"),
         Some(error) => {
             let ErrorBody { code, message, causes, .. } = error;
             let error =
                 [message].into_iter().chain(causes).map(String::as_str).collect::<Vec<_>>().join(": ");
-            tracing::warn!(job = job.id, kind, session, uid, micros, code, error, "job failed");
+            tracing::warn!(job = job.id, kind, session, micros, code, error, "job failed");
         }
     }
 }
 
-/// An id that is not in the table. It is no secret: who may see a job follows from who they are.
+/// An id that is not in the table.
 fn new_id(table: &VecDeque<Arc<JobCell>>) -> String {
     loop {
         let id = format!("{:016x}", RandomState::new().hash_one(Instant::now()));

@@ -1,12 +1,12 @@
-//! The daemon: who may do what, sessions, jobs, events, the API socket.
+//! The daemon of one user: sessions, jobs, events, the API socket.
 //!
-//! The daemon knows the wire and the people at its other end; what a snapshot is, it leaves to `lifecycle`. The seam is
+//! The daemon knows the wire and serves the user who runs it, nobody else; what a snapshot is, it leaves to `lifecycle`. The seam is
 //! [`Operations`], one blocking call for each thing that can be asked for. A request goes this way:
 //!
 //! ```text
-//! socket (peer, listener)  who is it?          SO_PEERCRED, never anything that the client says
-//!   routes                 what is asked for?  types of `api`; ids checked, bodies bounded
-//!   routes::resolve        whose is it?        a session of somebody else is one that does not exist
+//! listener                 who is it?          SO_PEERCRED: the daemon's own user, or the connection is closed
+//!   server                 is there room?      connections are counted, bodies bounded before they are read
+//!   routes                 what is asked for?  types of `api`; ids checked
 //!   jobs                   do it               on a thread of its own, with progress; the answer does not wait
 //!   Operations             …                   `lifecycle`, or a double in tests
 //! ```
@@ -15,11 +15,13 @@
 //! again when it starts.
 #![forbid(unsafe_code)]
 
-pub mod caller;
+pub mod encryption;
 pub mod engine;
 mod errands;
 pub mod error;
 pub mod events;
+pub mod home;
+mod idle;
 pub mod instance;
 pub mod jobs;
 pub mod listener;
@@ -32,10 +34,11 @@ pub mod redis;
 mod routes;
 pub mod server;
 pub mod settings;
+mod settings_file;
 mod words;
 
-pub use caller::Caller;
 pub use error::DaemonError;
+pub use home::Home;
 pub use operations::{Failure, Happening, Operations, Outcome, Progress};
 pub use server::{App, Limits};
 

@@ -1,64 +1,131 @@
 //! The socket: how it is taken, and who comes in.
 //!
-//! Anybody may connect (0666); what they may do follows from who they are. A file that is in the way is removed only if it
-//! is a socket on which nobody answers, which is what a daemon that was killed leaves behind. One user can have only so
-//! many connections open at once: without that, any user could use up the daemon's file descriptors, and with them
-//! everybody's sessions.
+//! The daemon serves the user who runs it. The socket (0600) lies in a directory that nobody else can enter (0700), and whoever comes
+//! in all the same is asked for by the kernel's own record of who connected: anybody but the daemon's user is sent away at once.
+//!
+//! A file that is in the way is removed only if it is a socket on which nobody answers, which is what a daemon that was killed
+//! leaves behind. The other way round, the socket can be taken away from under a daemon that lives: `/run/user/UID` goes when its
+//! user logs out. So it is looked for now and then, and bound anew.
+//!
+//! A service manager may hold the socket for us (`LISTEN_FDS`); then its file is the manager's business.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::error::DaemonError;
-use crate::lock;
 
-/// The user at the other end, as the kernel says.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Peer {
-    /// The effective user of the process that connected.
-    pub uid: u32,
-    /// Its effective group.
-    pub gid: u32,
-}
+/// How often the socket's file is looked for.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// The daemon's socket. It is taken away again when this is dropped, unless another has its place by then.
 pub struct PeerListener {
     listener: UnixListener,
-    seats: Seats,
-    path: PathBuf,
-    inode: u64,
+    user: u32,
+    /// The file that we made; none if the socket was passed to us.
+    own: Option<(PathBuf, u64)>,
+    look: Interval,
 }
 
 impl PeerListener {
     /// Takes the socket at `path`. Runs inside a tokio runtime.
-    pub fn bind(path: &Path, connections_per_user: usize) -> Result<Self, DaemonError> {
-        remove_stale(path)?;
-        let listener = UnixListener::bind(path).map_err(DaemonError::io("bind", path))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o666))
-            .map_err(DaemonError::io("set the mode of", path))?;
-        let inode = fs::symlink_metadata(path).map_err(DaemonError::io("look at", path))?.ino();
-        Ok(Self { listener, seats: Seats::new(connections_per_user), path: path.to_path_buf(), inode })
+    pub fn bind(path: &Path) -> Result<Self, DaemonError> {
+        let (listener, inode) = bind(path)?;
+        Ok(Self::new(listener, Some((path.to_path_buf(), inode))))
+    }
+
+    /// The socket that the service manager passed, if it did. Runs inside a tokio runtime.
+    pub fn passed() -> Result<Option<Self>, DaemonError> {
+        let failed = |what| DaemonError::io(what, "the socket of the service manager");
+        let Some(number) = sd_notify::listen_fds().map_err(failed("take"))?.next() else { return Ok(None) };
+        // A copy of our own, for a number is no descriptor. The original is closed with us, and never inherited.
+        let us = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+        let copied = us.and_then(|us| rustix::process::pidfd_getfd(us, number, PidfdGetfdFlags::empty()));
+        let listener = StdListener::from(copied.map_err(io::Error::from).map_err(failed("copy"))?);
+        listener.local_addr().map_err(failed("look at"))?;
+        Ok(Some(Self::new(in_tokio(listener).map_err(failed("wait on"))?, None)))
+    }
+
+    fn new(listener: UnixListener, own: Option<(PathBuf, u64)>) -> Self {
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { listener, user: rustix::process::geteuid().as_raw(), own, look }
+    }
+
+    /// Whether the service manager holds the socket.
+    pub fn is_passed(&self) -> bool {
+        self.own.is_none()
+    }
+
+    /// The next connection of the daemon's own user.
+    pub async fn accept(&mut self) -> UnixStream {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = self.look.tick() => {
+                    self.bind_again();
+                    continue;
+                }
+            };
+            match accepted {
+                Ok((stream, _)) => match stream.peer_cred() {
+                    Ok(peer) if peer.uid() == self.user => return stream,
+                    Ok(peer) => tracing::warn!(uid = peer.uid(), "somebody else connected and was sent away"),
+                    Err(error) => tracing::warn!(%error, "nobody knows who connected"),
+                },
+                Err(error) => {
+                    // Out of file descriptors, most likely: some will be free in a moment.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
+        }
+    }
+
+    /// Makes the socket anew if its file is gone. Who is connected stays so.
+    fn bind_again(&mut self) {
+        let Some((path, _)) = self.own.as_ref().filter(|(path, _)| !path.exists()) else { return };
+        let made =
+            path.parent().map_or(Ok(()), |run| api::places::make_private(run).map_err(DaemonError::from));
+        // Not before its user has a directory for such things again; that may take until the next login.
+        let Ok((listener, inode)) = made.and_then(|()| bind(path)) else { return };
+        tracing::info!(socket = %path.display(), "the socket was gone; it is there again");
+        let path = path.clone();
+        self.own = Some((path, inode));
+        self.listener = listener;
     }
 }
 
 impl Drop for PeerListener {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+        if let Some((path, inode)) = &self.own
+            && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
+        {
             // A socket that stays behind is found to be stale by the next daemon.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(path);
         }
     }
+}
+
+fn in_tokio(listener: StdListener) -> io::Result<UnixListener> {
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+fn bind(path: &Path) -> Result<(UnixListener, u64), DaemonError> {
+    remove_stale(path)?;
+    let listener = UnixListener::bind(path).map_err(DaemonError::io("bind", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+        .map_err(DaemonError::io("set the mode of", path))?;
+    let inode = fs::symlink_metadata(path).map_err(DaemonError::io("look at", path))?.ino();
+    Ok((listener, inode))
 }
 
 fn remove_stale(path: &Path) -> Result<(), DaemonError> {
@@ -84,136 +151,5 @@ fn remove_stale(path: &Path) -> Result<(), DaemonError> {
         }
         // For instance a full queue: somebody is there, only slow.
         Err(error) => Err(DaemonError::io("connect to", path)(error)),
-    }
-}
-
-impl Listener for PeerListener {
-    type Io = Connection;
-    type Addr = Peer;
-
-    async fn accept(&mut self) -> (Connection, Peer) {
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    let Ok(credentials) = stream.peer_cred() else { continue };
-                    let peer = Peer { uid: credentials.uid(), gid: credentials.gid() };
-                    let Some(seat) = self.seats.take(peer.uid) else {
-                        tracing::warn!(
-                            uid = peer.uid,
-                            "too many connections of one user; closing the newest"
-                        );
-                        continue;
-                    };
-                    return (Connection { stream, _seat: seat }, peer);
-                }
-                Err(error) => {
-                    // Out of file descriptors, most likely: some will be free in a moment.
-                    tracing::warn!(error = %error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(200)).await;
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Peer> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-impl Connected<IncomingStream<'_, PeerListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, PeerListener>) -> Self {
-        *stream.remote_addr()
-    }
-}
-
-/// How many connections each user has.
-#[derive(Clone)]
-struct Seats {
-    taken: Arc<Mutex<HashMap<u32, usize>>>,
-    limit: usize,
-}
-
-impl Seats {
-    fn new(limit: usize) -> Self {
-        Self { taken: Arc::default(), limit }
-    }
-
-    /// A seat, if the user has one left. Root always has.
-    fn take(&self, uid: u32) -> Option<Seat> {
-        let mut taken = lock(&self.taken);
-        let count = taken.entry(uid).or_default();
-        if uid != 0 && *count >= self.limit {
-            return None;
-        }
-        *count += 1;
-        Some(Seat { seats: self.clone(), uid })
-    }
-}
-
-/// One connection's place; dropped with it.
-struct Seat {
-    seats: Seats,
-    uid: u32,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.seats.taken);
-        if let Some(count) = taken.get_mut(&self.uid) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.uid);
-            }
-        }
-    }
-}
-
-/// A connection, with its seat.
-pub struct Connection {
-    stream: UnixStream,
-    _seat: Seat,
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seats_are_counted_by_user_and_given_back() {
-        let seats = Seats::new(2);
-        let first = seats.take(1000).unwrap();
-        let _second = seats.take(1000).unwrap();
-        assert!(seats.take(1000).is_none());
-        assert!(seats.take(1001).is_some());
-        drop(first);
-        assert!(seats.take(1000).is_some());
     }
 }

@@ -5,19 +5,27 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use api::EncryptionLine;
 use infinijupd::listener::PeerListener;
 use infinijupd::settings::{HELP, Request, Settings};
-use infinijupd::{App, Failure, Limits};
-use infinijupd::{error::DaemonError, instance, logging, notify};
+use infinijupd::{App, Failure, Home, Limits};
+use infinijupd::{encryption, error::DaemonError, instance, logging, notify};
 use lifecycle::{Config, Engine, GpuConfig, Recovery};
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
-    match Request::read(std::env::args_os().skip(1), |name| std::env::var_os(name)) {
+    match Request::read(std::env::args_os().skip(1), api::places::variable) {
         Ok(Request::Help) => say(HELP),
         Ok(Request::Version) => say(concat!("infinijupd ", env!("CARGO_PKG_VERSION"), "\n")),
-        Ok(Request::Serve(settings)) => {
-            end(logging::set_up().map_err(Failure::from).and_then(|()| run(&settings)))
+        Ok(Request::Serve(mut settings)) => {
+            end(logging::set_up().map_err(Failure::from).and_then(|()| run(&mut settings)))
+        }
+        Ok(Request::Encrypt(mut settings)) => {
+            let ended = take_places(&settings).and_then(|_instance| encryption::encrypt(&mut settings));
+            if let Err(failure) = &ended {
+                encryption::say(&EncryptionLine::Failed { error: failure.body.clone() });
+            }
+            end(ended)
         }
         Err(error) => end(Err(error.into())),
     }
@@ -41,25 +49,41 @@ fn end(outcome: Result<(), Failure>) -> ExitCode {
     ExitCode::from(body.exit)
 }
 
-fn run(settings: &Settings) -> Result<(), Failure> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(DaemonError::Settings { what: "infinijupd must be started by root".to_owned() }.into());
+/// Makes the directories ours alone, and takes the right to work there.
+fn take_places(settings: &Settings) -> Result<instance::Instance, Failure> {
+    let places = &settings.places;
+    // Nothing of ours is anybody else's business, whoever started us.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    for directory in [&places.state, &places.run] {
+        api::places::make_private(directory).map_err(DaemonError::from)?;
     }
-    // Modes are given where files are made; whoever started us has no say in them.
-    rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
-    let _instance = instance::Instance::take(&settings.state)?;
-    instance::make_run_directory(&settings.run)?;
+    Ok(instance::Instance::take(&places.state)?)
+}
+
+fn run(settings: &mut Settings) -> Result<(), Failure> {
+    if settings.detach {
+        // Whoever leads a group already has left it.
+        let _ = rustix::process::setsid();
+    }
+    let _instance = take_places(settings)?;
+    encryption::settle(settings)?;
+    let places = &settings.places;
 
     let config = Config {
         criu: settings.criu.clone(),
         program: settings.box_program.clone(),
+        key_file: settings.key_file.clone(),
+        store_budget: settings.store_budget,
+        reserve_bytes: settings.reserve,
+        memory_limit: settings.memory_limit,
+        pids_limit: settings.pids_limit,
         gpu: GpuConfig {
             program: settings.gpu_program.clone(),
             cuda_checkpoint: settings.cuda_checkpoint.clone(),
             lock_limit: settings.gpu_lock_limit,
             step_limit: settings.gpu_step_limit,
         },
-        ..Config::new(&settings.state, &settings.run)
+        ..Config::new(&places.state, &places.run)
     };
     let (engine, recovery) = Engine::open(config)?;
     tell(&recovery);
@@ -72,7 +96,7 @@ fn run(settings: &Settings) -> Result<(), Failure> {
         .enable_all()
         .thread_name("infinijupd")
         .build()
-        .map_err(DaemonError::io("start the threads of", &settings.socket))?;
+        .map_err(DaemonError::io("start the threads of", &places.socket))?;
     let served = runtime.block_on(serve(settings, engine));
     // What still runs is a command in somebody's session, which goes on without us.
     runtime.shutdown_background();
@@ -80,13 +104,20 @@ fn run(settings: &Settings) -> Result<(), Failure> {
 }
 
 async fn serve(settings: &Settings, engine: Engine) -> Result<(), DaemonError> {
-    let limits = Limits::default();
-    let app = App::new(Arc::new(engine), limits);
+    let places = &settings.places;
+    let listener = match PeerListener::passed()? {
+        Some(listener) => listener,
+        None => PeerListener::bind(&places.socket)?,
+    };
+    let home = Home {
+        store_encrypted: engine.is_encrypted(),
+        ..Home::new(places.clone(), listener.is_passed(), settings.idle_end)
+    };
+    let app = App::new(Arc::new(engine), Limits::default(), home);
     if let Some(redis) = settings.redis.clone() {
-        app.publish_to(redis).map_err(DaemonError::io("start the thread for Redis of", &settings.socket))?;
+        app.publish_to(redis).map_err(DaemonError::io("start the thread for Redis of", &places.socket))?;
     }
-    let listener = PeerListener::bind(&settings.socket, limits.connections)?;
-    let heed = |kind| signal(kind).map_err(DaemonError::io("heed signals for", &settings.socket));
+    let heed = |kind| signal(kind).map_err(DaemonError::io("heed signals for", &places.socket));
     let (mut terminate, mut interrupt) = (heed(SignalKind::terminate())?, heed(SignalKind::interrupt())?);
     // A terminal that closes is no reason to end; there is nothing to read again either.
     let _hangup = heed(SignalKind::hangup())?;
@@ -95,12 +126,11 @@ async fn serve(settings: &Settings, engine: Engine) -> Result<(), DaemonError> {
             _ = terminate.recv() => (),
             _ = interrupt.recv() => (),
         }
-        notify::stopping();
     };
     tokio::spawn(notify::watch(app.clone()));
     notify::ready();
-    tracing::info!(socket = %settings.socket.display(), version = env!("CARGO_PKG_VERSION"), "ready");
-    app.serve(listener, stop).await.map_err(DaemonError::io("serve on", &settings.socket))?;
+    tracing::info!(socket = %places.socket.display(), version = env!("CARGO_PKG_VERSION"), "ready");
+    app.serve(listener, stop).await;
     tracing::info!("stopped; sessions live on");
     Ok(())
 }

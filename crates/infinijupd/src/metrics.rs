@@ -1,7 +1,7 @@
 //! What is counted, for Prometheus.
 //!
-//! Anybody on the machine may read it, so no label holds a name, a path or an id: only what the program itself knows the
-//! full list of.
+//! No label holds a name, a path or an id, only what the program itself knows the full list of: whoever collects figures has no
+//! business with those, and the number of series stays bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -98,7 +98,7 @@ impl Metrics {
         );
         r.register("failures", "Operations that failed, by error code", Family::clone(&failures));
         r.register("jobs_running", "Operations under way", Family::clone(&running));
-        r.register("sessions", "Sessions of all users, by state", Family::clone(&sessions));
+        r.register("sessions", "Sessions, by state", Family::clone(&sessions));
         r.register_with_unit(
             "captured",
             "Memory that snapshots hold",

@@ -11,12 +11,12 @@ use crate::routes::{control, history, jobs, log, sessions, system};
     info(
         title = "infinijupd",
         description = "Sessions of live processes: snapshot, roll back, branch, suspend and resume. Spoken over a Unix \
-                       socket; who may do what follows from the user who connects. See docs/daemon.md.",
+                       socket to the user whose daemon it is. See docs/daemon.md.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    servers((url = "http://localhost", description = "the socket /run/infinijup/infinijupd.sock; the host's name does not matter")),
+    servers((url = "http://localhost", description = "the socket infinijup/infinijupd.sock in the runtime directory; the host's name does not matter")),
     paths(
-        system::version, system::doctor, system::openapi, system::store, system::metrics,
+        system::version, system::daemon, system::stop, system::doctor, system::openapi, system::store, system::metrics,
         history::history, history::diff, history::commit, history::notebook, history::variables, history::tag,
         history::untag, history::forget, history::gc,
         sessions::list, sessions::start, sessions::show, sessions::remove, sessions::history, log::log,

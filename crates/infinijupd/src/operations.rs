@@ -1,8 +1,7 @@
 //! What the daemon needs done: the trait between the wire and the engine.
 //!
-//! Every call may block for as long as the operation takes; the daemon makes each on a thread of its own. Each is told
-//! who asks, and answers only about what is theirs (or anything, to root). For a session that is not the caller's the
-//! answer is the one for a session that does not exist.
+//! Every call may block for as long as the operation takes; the daemon makes each on a thread of its own. Whoever can
+//! ask is the daemon's own user, so nothing here says who asks.
 
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -18,8 +17,6 @@ use api::{
 
 use lifecycle::{Asked, Did, Errand, SessionId};
 use serde_json::Value;
-
-use crate::caller::Caller;
 
 /// Why something was not done, and the HTTP status that says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,8 +49,6 @@ pub struct Happening {
     pub state: Option<SessionState>,
     /// To which session.
     pub session: String,
-    /// Whose session that is.
-    pub owner_uid: u32,
     /// The snapshot in question.
     pub commit: Option<String>,
     /// What its kernel is doing, if that is what happened.
@@ -65,42 +60,35 @@ pub trait Operations: Send + Sync + 'static {
     /// Versions, and why nothing can be done here if so.
     fn version(&self) -> Version;
     /// What this machine can and cannot do.
-    fn doctor(&self, caller: &Caller) -> Outcome<Doctor>;
-    /// The caller's sessions, oldest first.
-    fn sessions(&self, caller: &Caller) -> Outcome<Vec<SessionView>>;
+    fn doctor(&self) -> Outcome<Doctor>;
+    /// All sessions, oldest first.
+    fn sessions(&self) -> Outcome<Vec<SessionView>>;
     /// One of them, by id, name or the beginning of an id.
-    fn session(&self, caller: &Caller, which: &str) -> Outcome<SessionView>;
+    fn session(&self, which: &str) -> Outcome<SessionView>;
     /// Where the session's log is.
-    fn log(&self, caller: &Caller, which: &str) -> Outcome<PathBuf>;
-    /// The snapshots of a session, of its whole family, or all of the caller's; newest first.
-    fn history(
-        &self,
-        caller: &Caller,
-        which: Option<&str>,
-        family: bool,
-        limit: Option<usize>,
-    ) -> Outcome<Commits>;
-    /// One of the caller's snapshots.
-    fn commit(&self, caller: &Caller, which: &str) -> Outcome<CommitView>;
+    fn log(&self, which: &str) -> Outcome<PathBuf>;
+    /// The snapshots of a session, of its whole family, or all there are; newest first.
+    fn history(&self, which: Option<&str>, family: bool, limit: Option<usize>) -> Outcome<Commits>;
+    /// One snapshot.
+    fn commit(&self, which: &str) -> Outcome<CommitView>;
     /// The document that went with it.
-    fn notebook(&self, caller: &Caller, which: &str) -> Outcome<Vec<u8>>;
+    fn notebook(&self, which: &str) -> Outcome<Vec<u8>>;
     /// The variables that its kernel had.
-    fn variables(&self, caller: &Caller, which: &str) -> Outcome<Vec<Variable>>;
+    fn variables(&self, which: &str) -> Outcome<Vec<Variable>>;
     /// Gives a snapshot a name that stays.
-    fn tag(&self, caller: &Caller, request: TagRequest) -> Outcome<CommitView>;
+    fn tag(&self, request: TagRequest) -> Outcome<CommitView>;
     /// Takes such a name away.
-    fn untag(&self, caller: &Caller, name: &str) -> Outcome<()>;
+    fn untag(&self, name: &str) -> Outcome<()>;
     /// What lies between two snapshots.
-    fn diff(&self, caller: &Caller, a: &str, b: &str) -> Outcome<Diff>;
-    /// Where the store of a user is.
-    fn store(&self, uid: u32) -> Outcome<PathBuf>;
+    fn diff(&self, a: &str, b: &str) -> Outcome<Diff>;
+    /// Where the store is.
+    fn store(&self) -> Outcome<PathBuf>;
 
     /// Starts a session.
-    fn start(&self, caller: &Caller, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView>;
+    fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView>;
     /// Takes a snapshot.
     fn snapshot(
         &self,
-        caller: &Caller,
         which: &str,
         request: SnapshotRequest,
         progress: &dyn Progress,
@@ -108,7 +96,6 @@ pub trait Operations: Send + Sync + 'static {
     /// Rolls a session back.
     fn rollback(
         &self,
-        caller: &Caller,
         which: &str,
         request: RollbackRequest,
         progress: &dyn Progress,
@@ -116,7 +103,6 @@ pub trait Operations: Send + Sync + 'static {
     /// Makes branches of a session.
     fn branch(
         &self,
-        caller: &Caller,
         which: &str,
         request: BranchRequest,
         progress: &dyn Progress,
@@ -124,80 +110,35 @@ pub trait Operations: Send + Sync + 'static {
     /// Puts a session to sleep.
     fn suspend(
         &self,
-        caller: &Caller,
         which: &str,
         request: SuspendRequest,
         progress: &dyn Progress,
     ) -> Outcome<SuspendOutcome>;
     /// Wakes it.
-    fn resume(
-        &self,
-        caller: &Caller,
-        which: &str,
-        request: ResumeRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SessionView>;
+    fn resume(&self, which: &str, request: ResumeRequest, progress: &dyn Progress) -> Outcome<SessionView>;
     /// Ends its processes.
-    fn stop(
-        &self,
-        caller: &Caller,
-        which: &str,
-        request: StopRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SessionView>;
+    fn stop(&self, which: &str, request: StopRequest, progress: &dyn Progress) -> Outcome<SessionView>;
     /// Ends its processes, if it has any, and runs a command in it anew.
-    fn restart(
-        &self,
-        caller: &Caller,
-        which: &str,
-        request: RestartRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SessionView>;
+    fn restart(&self, which: &str, request: RestartRequest, progress: &dyn Progress) -> Outcome<SessionView>;
     /// Sends a signal to its main command.
-    fn signal(&self, caller: &Caller, which: &str, request: SignalRequest) -> Outcome<()>;
+    fn signal(&self, which: &str, request: SignalRequest) -> Outcome<()>;
     /// Changes what is noted about it.
-    fn change(&self, caller: &Caller, which: &str, patch: SessionPatch) -> Outcome<SessionView>;
+    fn change(&self, which: &str, patch: SessionPatch) -> Outcome<SessionView>;
     /// Forgets a session that has no processes; its snapshots stay. Returns what it was.
-    fn remove(&self, caller: &Caller, which: &str, progress: &dyn Progress) -> Outcome<SessionView>;
+    fn remove(&self, which: &str, progress: &dyn Progress) -> Outcome<SessionView>;
     /// Runs a command inside.
-    fn exec(
-        &self,
-        caller: &Caller,
-        which: &str,
-        request: ExecRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<ExecOutcome>;
+    fn exec(&self, which: &str, request: ExecRequest, progress: &dyn Progress) -> Outcome<ExecOutcome>;
     /// Adopts a process tree.
-    fn attach(
-        &self,
-        caller: &Caller,
-        request: AttachRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SessionView>;
+    fn attach(&self, request: AttachRequest, progress: &dyn Progress) -> Outcome<SessionView>;
     /// Writes a process tree to a directory.
-    fn checkpoint(
-        &self,
-        caller: &Caller,
-        request: CheckpointRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<CheckpointOutcome>;
+    fn checkpoint(&self, request: CheckpointRequest, progress: &dyn Progress) -> Outcome<CheckpointOutcome>;
     /// Brings one back.
-    fn restore(
-        &self,
-        caller: &Caller,
-        request: RestoreRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<RestoredOutcome>;
+    fn restore(&self, request: RestoreRequest, progress: &dyn Progress) -> Outcome<RestoredOutcome>;
 
     /// Leaves snapshots out of history.
-    fn forget(
-        &self,
-        caller: &Caller,
-        request: ForgetRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<ForgetOutcome>;
-    /// Frees what no snapshot of the caller's needs.
-    fn gc(&self, caller: &Caller, progress: &dyn Progress) -> Outcome<GcOutcome>;
+    fn forget(&self, request: ForgetRequest, progress: &dyn Progress) -> Outcome<ForgetOutcome>;
+    /// Frees what no snapshot needs.
+    fn gc(&self, progress: &dyn Progress) -> Outcome<GcOutcome>;
 
     /// What happens from now on; asked for once.
     fn happenings(&self) -> Option<Receiver<Happening>> {

@@ -1,34 +1,49 @@
-//! The server: from taking the socket to the last answer.
+//! The server: from the first connection to the last answer.
+//!
+//! Only so many connections are open at once; one more is answered with a refusal and closed before anything of it is read. One
+//! that says nothing for a while is closed too, so that forgotten ones do not use the seats up.
 //!
 //! Stopping goes in order: nothing new is taken on, streams without an end are ended, jobs are waited for (see
 //! [`Jobs::drained`]), and connections have a moment to take their last answers. Sessions are not touched.
 
 use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinSet;
 
 use crate::errands;
+use crate::error::DaemonError;
 use crate::events::Events;
+use crate::home::Home;
+use crate::idle::{Need, idle_for};
 use crate::jobs::Jobs;
-use crate::listener::{Peer, PeerListener};
+use crate::listener::PeerListener;
 use crate::metrics::Metrics;
-use crate::operations::Operations;
-use crate::{redis, routes};
+use crate::operations::{Failure, Operations};
+use crate::{notify, redis, routes};
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Events kept for readers that were away.
     pub events: usize,
-    /// Jobs of one user at once.
+    /// Jobs at once.
     pub running_jobs: usize,
-    /// Ended jobs of one user that are remembered.
+    /// Ended jobs that are remembered.
     pub ended_jobs: usize,
-    /// Connections of one user at once.
+    /// Connections at once.
     pub connections: usize,
+    /// How long a connection may say nothing between two requests.
+    pub silence: Duration,
     /// How long a stop waits for commands that run in sessions.
     pub drain: Duration,
     /// How long it waits after that for clients to take their last answers.
@@ -41,8 +56,9 @@ impl Default for Limits {
             events: 4096,
             running_jobs: 64,
             ended_jobs: 256,
-            connections: 128,
-            drain: Duration::from_secs(30),
+            connections: 256,
+            silence: Duration::from_secs(60),
+            drain: Duration::from_secs(5),
             farewell: Duration::from_secs(2),
         }
     }
@@ -55,16 +71,21 @@ pub struct App {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) events: Arc<Events>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) home: Arc<Home>,
+    pub(crate) need: Arc<Need>,
+    /// What bodies of requests may take while they are read.
+    pub(crate) bodies: Arc<Semaphore>,
     pub(crate) stopping: watch::Receiver<bool>,
     /// Held by whoever has the machine examined: that takes a trial session, and one at a time is enough.
     pub(crate) examination: Arc<tokio::sync::Mutex<()>>,
+    asked_to_stop: Arc<Notify>,
     stop: Arc<watch::Sender<bool>>,
     limits: Limits,
 }
 
 impl App {
     /// The daemon over these operations.
-    pub fn new(operations: Arc<dyn Operations>, limits: Limits) -> Self {
+    pub fn new(operations: Arc<dyn Operations>, limits: Limits, home: Home) -> Self {
         let events = Arc::new(Events::new(limits.events));
         let metrics = Metrics::new();
         let jobs =
@@ -75,8 +96,12 @@ impl App {
             jobs: Arc::new(jobs),
             events,
             metrics,
+            home: Arc::new(home),
+            need: Arc::default(),
+            bodies: routes::body::budget(),
             stopping,
             examination: Arc::default(),
+            asked_to_stop: Arc::default(),
             stop: Arc::new(stop),
             limits,
         };
@@ -87,6 +112,11 @@ impl App {
     /// Whether the daemon is about to end.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
+    }
+
+    /// Has the daemon end, as a signal would.
+    pub(crate) fn ask_to_stop(&self) {
+        self.asked_to_stop.notify_one();
     }
 
     /// Jobs that run.
@@ -111,29 +141,86 @@ impl App {
         });
     }
 
-    /// Serves until `stop` is over, and then until what was begun has ended.
-    pub async fn serve(self, listener: PeerListener, stop: impl Future<Output = ()>) -> io::Result<()> {
+    /// Serves until `stop` is over, somebody asks for the end or nobody needs the daemon any more; and then until what was begun
+    /// has ended.
+    pub async fn serve(self, listener: PeerListener, stop: impl Future<Output = ()>) {
         errands::begin(&self);
-        let mut stopping = self.stopping.clone();
-        let service = routes::router(self.clone()).into_make_service_with_connect_info::<Peer>();
-        let server = axum::serve(listener, service).with_graceful_shutdown(async move {
-            let _ = stopping.wait_for(|stopping| *stopping).await;
-        });
-        let mut server = tokio::spawn(async move { server.await });
-        tokio::select! {
-            ended = &mut server => return ended.map_err(io::Error::other)?,
-            () = stop => (),
-        }
-        tracing::info!(jobs = self.jobs_running(), "stopping");
+        let mut server = tokio::spawn(accept(self.clone(), listener));
+        let idle = async {
+            match self.home.idle_end {
+                Some(limit) => idle_for(&self, limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        let why = tokio::select! {
+            () = stop => "a signal",
+            () = self.asked_to_stop.notified() => "a request",
+            () = idle => "nobody has needed it for a while",
+            _ = &mut server => {
+                tracing::error!("the socket is not served any more; that is a fault of ours");
+                self.stop.send_replace(true);
+                return self.jobs.drained(self.limits.drain).await;
+            }
+        };
+        notify::stopping();
+        tracing::info!(why, jobs = self.jobs_running(), "stopping");
         self.stop.send_replace(true);
         self.jobs.drained(self.limits.drain).await;
-        match tokio::time::timeout(self.limits.farewell, &mut server).await {
-            Ok(ended) => ended.map_err(io::Error::other)?,
+        if tokio::time::timeout(self.limits.farewell, &mut server).await.is_err() {
             // A client that does not read, or has sent half a request.
-            Err(_) => {
-                server.abort();
-                Ok(())
-            }
+            server.abort();
         }
     }
+}
+
+/// Takes connections until the daemon stops, and then waits for those that are open.
+async fn accept(app: App, mut listener: PeerListener) {
+    let router = routes::router(app.clone());
+    let mut stopping = app.stopping.clone();
+    let mut open = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+            Some(_) = open.join_next() => continue,
+            stream = listener.accept() => stream,
+        };
+        if open.len() >= app.limits.connections {
+            refuse(&stream, app.limits.connections);
+        } else {
+            open.spawn(converse(app.clone(), router.clone(), stream));
+        }
+    }
+    // So that nobody comes in any more; the file goes with it.
+    drop(listener);
+    while open.join_next().await.is_some() {}
+}
+
+/// Answers the requests of one connection.
+async fn converse(app: App, router: Router, stream: UnixStream) {
+    let service = TowerToHyperService::new(router);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(app.limits.silence)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let mut stopping = app.stopping.clone();
+    tokio::select! {
+        // How it broke is of interest to nobody but the client, who knows.
+        _ = connection.as_mut() => return,
+        _ = stopping.wait_for(|stopping| *stopping) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// Says that there is no room, as far as that goes without waiting.
+fn refuse(stream: &UnixStream, limit: usize) {
+    let Failure { status, body } =
+        DaemonError::Crowded { what: format!("{limit} connections are open") }.into();
+    let body = serde_json::to_string(&body).unwrap_or_default();
+    let answer = format!(
+        "HTTP/1.1 {status} Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = stream.try_write(answer.as_bytes());
 }

@@ -1,55 +1,116 @@
-//! What can be set: a few flags, and the environment for each.
+//! What can be set: by a flag, by a variable of the environment, in the settings file; the first of them that says something counts.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::Places;
+
 use crate::error::DaemonError;
 use crate::redis::Address;
+use crate::settings_file;
+
+/// How long it stays when nobody needs it.
+const IDLE_END: Duration = Duration::from_secs(30 * 60);
+/// What is kept back of the disk.
+const RESERVE: u64 = 64 << 20;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-infinijupd: the daemon of infinijup. It supervises sessions and answers on a Unix socket.
+infinijupd: the daemon of infinijup. It supervises the sessions of the user who runs it, and answers them on a Unix socket.
+`infinijup daemon start` starts it in the background; most commands do so by themselves.
 
 Usage: infinijupd [OPTIONS]
 
 Options:
-      --state DIR    where sessions and stores are kept   [env: INFINIJUP_STATE]  [default: /var/lib/infinijup]
-      --run DIR      what lives until the next boot       [env: INFINIJUP_RUN]    [default: /run/infinijup]
-      --socket PATH  where to listen                      [env: INFINIJUP_SOCKET] [default: RUN/infinijupd.sock]
-      --criu PATH    the CRIU to use                      [env: INFINIJUP_CRIU]   [default: looked for]
-      --box PATH     the helper program infinijup-box     [env: INFINIJUP_BOX]    [default: looked for]
+      --state DIR    where sessions and snapshots are kept
+                     [env: INFINIJUP_STATE]    [default: ~/.local/share/infinijup; root: /var/lib/infinijup]
+      --run DIR      what lives until the next boot
+                     [env: INFINIJUP_RUN]      [default: $XDG_RUNTIME_DIR/infinijup; root: /run/infinijup]
+      --socket PATH  where to listen
+                     [env: INFINIJUP_SOCKET]   [default: RUN/infinijupd.sock]
+      --settings FILE  what else is set
+                     [env: INFINIJUP_SETTINGS] [default: ~/.config/infinijup/settings.toml; root: /etc/infinijup/settings.toml]
+      --detach       leave the session of the terminal
+      --encrypt-store  encrypt the store instead of serving: see `infinijup store encrypt`
   -h, --help         print this
   -V, --version      print the version
 
-Events for others to read:
-      --redis URL    publish them in Redis Streams: redis://HOST:PORT or unix:///PATH
-                     [env: INFINIJUP_REDIS; there a password in it is not seen by everyone]
+Each of these can also be set in the settings file, under its name without dashes: `idle_end = 3600`, `reserve = \"1 GiB\"`.
+
+      --idle-end SECS        end when nobody has needed it for so long; 0: never
+                             [env: INFINIJUP_IDLE_END]        [default: 1800]
+      --key-file PATH        the key of an encrypted store; `infinijup store encrypt` sets this
+                             [env: INFINIJUP_KEY_FILE]        [default: the store is not encrypted]
+      --store-budget SIZE    what the store may take
+                             [env: INFINIJUP_STORE_BUDGET]    [default: half of what it takes and what is free]
+      --reserve SIZE         what is kept back on the disk, for stopping and suspending sessions when it is full; 0: nothing
+                             [env: INFINIJUP_RESERVE]         [default: 64 MiB]
+      --memory-limit SIZE    what a session may use whose start does not say so
+                             [env: INFINIJUP_MEMORY_LIMIT]    [default: no limit]
+      --pids-limit NUMBER    the same for its processes and threads
+                             [env: INFINIJUP_PIDS_LIMIT]      [default: no limit]
+      --criu PATH            the CRIU to use
+                             [env: INFINIJUP_CRIU]            [default: looked for]
+      --box PATH             the helper program infinijup-box
+                             [env: INFINIJUP_BOX]             [default: looked for]
+      --redis URL            publish events in a Redis Stream: redis://HOST:PORT or unix:///PATH
+                             [env: INFINIJUP_REDIS; there a password in it is not seen by everyone]
 
 For NVIDIA GPUs:
-      --gpu-program PATH       the helper program infinijup-gpu
-                               [env: INFINIJUP_GPU_PROGRAM]     [default: looked for]
-      --cuda-checkpoint PATH   NVIDIA's cuda-checkpoint, for a driver that has no checkpoint calls
-                               [env: INFINIJUP_CUDA_CHECKPOINT] [default: looked for]
-      --gpu-lock-limit SECS    how long a process may take to come to rest on the GPU
-                               [env: INFINIJUP_GPU_LOCK_LIMIT]  [default: 10]
-      --gpu-step-limit SECS    how long the driver may take to move a process off or onto a GPU,
-                               and one second more for each 256 MiB
-                               [env: INFINIJUP_GPU_STEP_LIMIT]  [default: 60]
+      --gpu-program PATH     the helper program infinijup-gpu
+                             [env: INFINIJUP_GPU_PROGRAM]     [default: looked for]
+      --cuda-checkpoint PATH NVIDIA's cuda-checkpoint, for a driver that has no checkpoint calls
+                             [env: INFINIJUP_CUDA_CHECKPOINT] [default: looked for]
+      --gpu-lock-limit SECS  how long a process may take to come to rest on the GPU
+                             [env: INFINIJUP_GPU_LOCK_LIMIT]  [default: 10]
+      --gpu-step-limit SECS  how long the driver may take to move a process off or onto a GPU,
+                             and one second more for each 256 MiB
+                             [env: INFINIJUP_GPU_STEP_LIMIT]  [default: 60]
 
 INFINIJUP_LOG=info|debug|... sets how much is logged, INFINIJUP_LOG_FORMAT=text|json how.
-docs/daemon.md is the operator's page.
+docs/daemon.md says more.
 ";
+
+/// What says where things are. Whoever looks for the daemon must know it too, so it is not in the settings file.
+const PLACES: [&str; 4] = ["state", "run", "socket", "settings"];
+/// What else can be set. The flag has dashes, the variable is in capitals with `INFINIJUP_` before it.
+const NAMES: [&str; 13] = [
+    "idle_end",
+    "key_file",
+    "store_budget",
+    "reserve",
+    "memory_limit",
+    "pids_limit",
+    "criu",
+    "box",
+    "redis",
+    "gpu_program",
+    "cuda_checkpoint",
+    "gpu_lock_limit",
+    "gpu_step_limit",
+];
 
 /// How the daemon is to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Sessions and stores.
-    pub state: PathBuf,
-    /// What lives until the next boot.
-    pub run: PathBuf,
-    /// Where to listen.
-    pub socket: PathBuf,
+    /// Where things are, and where to listen.
+    pub places: Places,
+    /// Leave the session of the terminal.
+    pub detach: bool,
+    /// How long to stay when nobody needs it; for ever if `None`.
+    pub idle_end: Option<Duration>,
+    /// The key of the store, if it is encrypted.
+    pub key_file: Option<PathBuf>,
+    /// What the store may take, if set.
+    pub store_budget: Option<u64>,
+    /// What is kept back on the disk.
+    pub reserve: u64,
+    /// What a session may use whose start does not say so.
+    pub memory_limit: Option<u64>,
+    /// The same for its processes and threads.
+    pub pids_limit: Option<u64>,
     /// The CRIU to use, if named.
     pub criu: Option<PathBuf>,
     /// The helper program, if named.
@@ -71,37 +132,44 @@ pub struct Settings {
 pub enum Request {
     /// Be the daemon.
     Serve(Box<Settings>),
+    /// Encrypt the store.
+    Encrypt(Box<Settings>),
     /// Print [`HELP`].
     Help,
     /// Print the version.
     Version,
 }
 
+fn refused(what: String) -> DaemonError {
+    DaemonError::Settings { what }
+}
+
+fn variable_of(name: &str) -> String {
+    format!("INFINIJUP_{}", name.to_ascii_uppercase())
+}
+
 impl Request {
-    /// Reads arguments (without the program's name) over an environment. A flag wins over a variable.
+    /// Reads arguments (without the program's name) over an environment and the settings file.
     pub fn read(
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, DaemonError> {
-        let refused = |what: String| DaemonError::Settings { what };
-        let mut flags: [(&str, &str, Option<OsString>); 10] = [
-            ("--state", "INFINIJUP_STATE", None),
-            ("--run", "INFINIJUP_RUN", None),
-            ("--socket", api::SOCKET_VARIABLE, None),
-            ("--criu", "INFINIJUP_CRIU", None),
-            ("--box", "INFINIJUP_BOX", None),
-            ("--gpu-program", "INFINIJUP_GPU_PROGRAM", None),
-            ("--cuda-checkpoint", "INFINIJUP_CUDA_CHECKPOINT", None),
-            ("--gpu-lock-limit", "INFINIJUP_GPU_LOCK_LIMIT", None),
-            ("--gpu-step-limit", "INFINIJUP_GPU_STEP_LIMIT", None),
-            ("--redis", "INFINIJUP_REDIS", None),
-        ];
+        let mut flags: BTreeMap<String, OsString> = BTreeMap::new();
+        let (mut detach, mut encrypt) = (false, false);
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let text = argument.to_string_lossy();
             match &*text {
                 "-h" | "--help" => return Ok(Self::Help),
                 "-V" | "--version" => return Ok(Self::Version),
+                "--detach" => {
+                    detach = true;
+                    continue;
+                }
+                "--encrypt-store" => {
+                    encrypt = true;
+                    continue;
+                }
                 _ => (),
             }
             // `--flag=value` only where it is text; `--flag value` takes any path.
@@ -109,46 +177,81 @@ impl Request {
                 Some((flag, value)) if argument.to_str().is_some() => (flag, Some(OsString::from(value))),
                 _ => (&*text, None),
             };
-            let Some((_, _, value)) = flags.iter_mut().find(|(name, ..)| *name == flag) else {
+            let name = flag
+                .strip_prefix("--")
+                .filter(|name| !name.contains('_'))
+                .unwrap_or_default()
+                .replace('-', "_");
+            if !PLACES.contains(&&*name) && !NAMES.contains(&&*name) {
                 return Err(refused(format!("`{text}` is not known")));
-            };
-            let given = inline.or_else(|| arguments.next());
-            *value = Some(given.unwrap_or_default());
+            }
+            flags.insert(name, inline.or_else(|| arguments.next()).unwrap_or_default());
         }
-        // each with the name under which it was given, for messages
-        let [
-            state,
-            run,
-            socket,
-            criu,
-            box_program,
-            gpu_program,
-            cuda_checkpoint,
-            lock_limit,
-            step_limit,
-            redis,
-        ] = flags.map(|(flag, variable, value)| match value {
-            Some(value) => Some((flag, value)),
-            None => Some((variable, environment(variable).filter(|set| !set.is_empty())?)),
+        let lookup = |name: &str| match name.strip_prefix("INFINIJUP_").map(str::to_ascii_lowercase) {
+            Some(name) if flags.contains_key(&name) => flags.get(&name).cloned(),
+            _ => environment(name),
+        };
+        for name in PLACES {
+            if let Some(value) = flags.get(name) {
+                path(&format!("--{name}"), value)?;
+            }
+        }
+        let places = Places::own_with(lookup)?;
+        let file = settings_file::read(&places.settings, &NAMES.map(str::to_owned))?;
+        let given = Given { flags: &flags, environment: &environment, file: &file, places: &places };
+        let idle_end = match given.text("idle_end") {
+            Some((_, value)) if value == "0" => None,
+            _ => Some(given.get("idle_end", seconds)?.unwrap_or(IDLE_END)),
+        };
+        let settings = Box::new(Settings {
+            idle_end,
+            detach,
+            key_file: given.get("key_file", path)?,
+            store_budget: given.get("store_budget", size)?,
+            reserve: given.get("reserve", size)?.unwrap_or(RESERVE),
+            memory_limit: given.get("memory_limit", size)?,
+            pids_limit: given.get("pids_limit", number)?,
+            criu: given.get("criu", path)?,
+            box_program: given.get("box", path)?,
+            gpu_program: given.get("gpu_program", path)?,
+            cuda_checkpoint: given.get("cuda_checkpoint", path)?,
+            gpu_lock_limit: given.get("gpu_lock_limit", seconds)?,
+            gpu_step_limit: given.get("gpu_step_limit", seconds)?,
+            redis: given.get("redis", address)?,
+            places: places.clone(),
         });
-        let path =
-            |given: Option<(&str, OsString)>| given.map(|(what, value)| path(what, &value)).transpose();
-        let seconds =
-            |given: Option<(&str, OsString)>| given.map(|(what, value)| seconds(what, &value)).transpose();
-        let (state, run, socket) = (path(state)?, path(run)?, path(socket)?);
-        let run = run.unwrap_or_else(|| "/run/infinijup".into());
-        Ok(Self::Serve(Box::new(Settings {
-            state: state.unwrap_or_else(|| "/var/lib/infinijup".into()),
-            socket: socket.unwrap_or_else(|| run.join("infinijupd.sock")),
-            run,
-            criu: path(criu)?,
-            box_program: path(box_program)?,
-            gpu_program: path(gpu_program)?,
-            cuda_checkpoint: path(cuda_checkpoint)?,
-            gpu_lock_limit: seconds(lock_limit)?,
-            gpu_step_limit: seconds(step_limit)?,
-            redis: redis.map(|(what, value)| address(what, &value)).transpose()?,
-        })))
+        Ok(if encrypt { Self::Encrypt(settings) } else { Self::Serve(settings) })
+    }
+}
+
+/// All that says something.
+struct Given<'a> {
+    flags: &'a BTreeMap<String, OsString>,
+    environment: &'a dyn Fn(&str) -> Option<OsString>,
+    file: &'a BTreeMap<String, OsString>,
+    places: &'a Places,
+}
+
+impl Given<'_> {
+    /// What is set under a name, and who says so.
+    fn text(&self, name: &str) -> Option<(String, OsString)> {
+        if let Some(value) = self.flags.get(name) {
+            return Some((format!("--{}", name.replace('_', "-")), value.clone()));
+        }
+        let variable = variable_of(name);
+        if let Some(value) = (self.environment)(&variable).filter(|value| !value.is_empty()) {
+            return Some((variable, value));
+        }
+        let value = self.file.get(name)?;
+        Some((format!("`{name}` in `{}`", self.places.settings.display()), value.clone()))
+    }
+
+    fn get<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str, &OsStr) -> Result<T, DaemonError>,
+    ) -> Result<Option<T>, DaemonError> {
+        self.text(name).map(|(who, value)| read(&who, &value)).transpose()
     }
 }
 
@@ -158,27 +261,42 @@ fn path(what: &str, value: &OsStr) -> Result<PathBuf, DaemonError> {
     if path.is_absolute() {
         return Ok(path);
     }
-    Err(DaemonError::Settings { what: format!("{what} needs an absolute path, not `{}`", path.display()) })
+    Err(refused(format!("{what} needs an absolute path, not `{}`", path.display())))
 }
 
 /// Where a Redis is. What is wrong with it is said without repeating it: there may be a password in it.
 fn address(what: &str, value: &OsStr) -> Result<Address, DaemonError> {
     let parsed = value.to_str().ok_or("it is not UTF-8").and_then(Address::parse);
-    parsed.map_err(|wrong| DaemonError::Settings { what: format!("{what} makes no sense: {wrong}") })
+    parsed.map_err(|wrong| refused(format!("{what} makes no sense: {wrong}")))
 }
 
-/// A time in seconds, fractions allowed; more than a day is a mistake.
+/// A time in seconds, fractions allowed; more than a year is a mistake.
 fn seconds(what: &str, value: &OsStr) -> Result<Duration, DaemonError> {
-    let number = value.to_str().and_then(|text| text.parse::<f64>().ok());
+    let number = value.to_str().and_then(|text| text.trim().parse::<f64>().ok());
     number
-        .filter(|seconds| *seconds > 0.0 && *seconds <= 86_400.0)
+        .filter(|seconds| *seconds > 0.0 && *seconds <= 366.0 * 86_400.0)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| DaemonError::Settings {
-            what: format!(
-                "{what} needs a number of seconds above 0 and up to a day, not `{}`",
+        .ok_or_else(|| {
+            refused(format!(
+                "{what} needs a number of seconds above 0 and up to a year, not `{}`",
                 value.display()
-            ),
+            ))
         })
+}
+
+/// A number of bytes.
+fn size(what: &str, value: &OsStr) -> Result<u64, DaemonError> {
+    let parsed = value.to_str().ok_or_else(|| "it is not UTF-8".to_owned()).and_then(api::parse_size);
+    parsed.map_err(|wrong| {
+        let value = value.display();
+        refused(format!("{what} needs a size such as `512 MiB` or `20G`, not `{value}`: {wrong}"))
+    })
+}
+
+/// A number of things, at least one.
+fn number(what: &str, value: &OsStr) -> Result<u64, DaemonError> {
+    let number = value.to_str().and_then(|text| text.trim().parse().ok()).filter(|number| *number > 0);
+    number.ok_or_else(|| refused(format!("{what} needs a number above 0, not `{}`", value.display())))
 }
 
 #[cfg(test)]
@@ -187,6 +305,7 @@ mod tests {
 
     fn read(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Request, DaemonError> {
         let lookup = |name: &str| {
+            let environment = [&[("HOME", "/home/ada")], environment].concat();
             environment.iter().find(|(variable, _)| *variable == name).map(|(_, value)| OsString::from(value))
         };
         Request::read(arguments.iter().map(OsString::from), lookup)
@@ -201,14 +320,36 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_environment_and_that_over_defaults() {
-        let defaults = settings(&[], &[]);
-        assert_eq!(defaults.state, PathBuf::from("/var/lib/infinijup"));
-        assert_eq!(defaults.socket, PathBuf::from(api::DEFAULT_SOCKET));
+        let home = |name: &str| (name == "HOME").then(|| "/home/ada".into());
+        assert_eq!(settings(&[], &[]).places, Places::own_with(home).unwrap());
 
         let set =
             settings(&["--run", "/a", "--criu=/b"], &[("INFINIJUP_RUN", "/c"), ("INFINIJUP_STATE", "/d")]);
-        assert_eq!((set.run, set.socket), (PathBuf::from("/a"), PathBuf::from("/a/infinijupd.sock")));
-        assert_eq!((set.state, set.criu), (PathBuf::from("/d"), Some(PathBuf::from("/b"))));
+        let places = set.places;
+        assert_eq!((places.run, places.socket), (PathBuf::from("/a"), PathBuf::from("/a/infinijupd.sock")));
+        assert_eq!((places.state, set.criu), (PathBuf::from("/d"), Some(PathBuf::from("/b"))));
+        assert!(!set.detach && settings(&["--detach", "--run", "/a"], &[]).detach);
+    }
+
+    #[test]
+    fn the_store_is_encrypted_instead_of_served_if_that_is_asked_for() {
+        let Request::Encrypt(set) = read(&["--encrypt-store", "--key-file", "/k"], &[]).unwrap() else {
+            panic!()
+        };
+        assert_eq!(set.key_file, Some(PathBuf::from("/k")));
+        assert_eq!(settings(&[], &[("INFINIJUP_KEY_FILE", "/e")]).key_file, Some(PathBuf::from("/e")));
+        read(&["--key-file", "relative"], &[]).unwrap_err();
+    }
+
+    #[test]
+    fn it_stays_for_half_an_hour_or_as_long_as_is_set() {
+        assert_eq!(settings(&[], &[]).idle_end, Some(Duration::from_secs(1800)));
+        assert_eq!(settings(&["--idle-end", "0"], &[("INFINIJUP_IDLE_END", "5")]).idle_end, None);
+        assert_eq!(
+            settings(&[], &[("INFINIJUP_IDLE_END", "0.5")]).idle_end,
+            Some(Duration::from_millis(500))
+        );
+        read(&["--idle-end", "soon"], &[]).unwrap_err();
     }
 
     #[test]
@@ -237,10 +378,48 @@ mod tests {
     }
 
     #[test]
+    fn the_file_counts_where_nothing_else_says_something() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("settings.toml");
+        std::fs::write(
+            &file,
+            "idle_end = 60\nreserve = '1 MiB'\nmemory_limit = '2 GiB'\npids_limit = 100\ncriu = '/f'\n",
+        )
+        .unwrap();
+        let file = file.to_str().unwrap();
+        let set = settings(&["--idle-end", "5"], &[("INFINIJUP_SETTINGS", file), ("INFINIJUP_RESERVE", "0")]);
+        assert_eq!((set.idle_end, set.reserve), (Some(Duration::from_secs(5)), 0));
+        assert_eq!((set.memory_limit, set.pids_limit), (Some(2 << 30), Some(100)));
+        assert_eq!((set.criu, set.store_budget), (Some(PathBuf::from("/f")), None));
+        let defaults = settings(&[], &[]);
+        assert_eq!((defaults.reserve, defaults.memory_limit, defaults.store_budget), (64 << 20, None, None));
+
+        std::fs::write(file, "store_budget = 'much'\n").unwrap();
+        let refused = read(&["--settings", file], &[]).unwrap_err().to_string();
+        assert!(
+            refused.contains("store_budget") && refused.contains(file) && refused.contains("much"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn everything_that_can_be_set_is_in_the_help() {
+        for name in PLACES.iter().chain(&NAMES) {
+            assert!(HELP.contains(&format!("--{} ", name.replace('_', "-"))), "{name}");
+            assert!(HELP.contains(&format!("[env: {}", variable_of(name))), "{name}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
-        for arguments in
-            [&["--stat", "/x"][..], &["--state"], &["--state", "relative"], &["serve"], &["--run="]]
-        {
+        for arguments in [
+            &["--stat", "/x"][..],
+            &["--state"],
+            &["--state", "relative"],
+            &["serve"],
+            &["--run="],
+            &["--idle_end", "1"],
+        ] {
             assert_eq!(read(arguments, &[]).unwrap_err().code(), "IJ-D003", "{arguments:?}");
         }
         assert_eq!(read(&["--state", "/x", "--help"], &[]).unwrap(), Request::Help);

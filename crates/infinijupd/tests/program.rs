@@ -1,10 +1,12 @@
 //! The program itself, on a machine without CRIU: started, told to stop, killed, started again.
 #![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "tests fail by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,15 +15,8 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let required = std::env::var_os("INFINIJUP_TESTS_REQUIRED").is_some_and(|value| value == "1");
-    assert!(root || !required, "a test that is required cannot run: the daemon needs root");
-    if !root {
-        println!("skipped: a test of the whole daemon, because it needs root");
-    }
-    root
-}
+/// A user who is in no user database.
+const NOBODY_ELSE: u32 = 40_007;
 
 /// A place for a daemon, and the daemon of the moment.
 struct Place {
@@ -52,13 +47,19 @@ impl Place {
 
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_infinijupd"));
+        self.set_up(&mut command);
+        command
+    }
+
+    fn set_up(&self, command: &mut Command) {
         command.arg("--state").arg(self.path("state")).arg("--run").arg(self.path("run"));
         // There is no CRIU here. Nor is the helper ever asked for anything; it only has to be there.
         command.arg("--criu").arg(self.path("no-criu")).args(["--box", "/bin/true"]);
         command.env("NOTIFY_SOCKET", self.path("notify")).env("INFINIJUP_LOG_FORMAT", "json");
         command.env_remove("INFINIJUP_SOCKET").env_remove("INFINIJUP_LOG").env_remove("WATCHDOG_USEC");
+        command.env_remove("INFINIJUP_IDLE_END").env_remove("LISTEN_FDS");
+        command.env("HOME", self.directory.path()).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command
     }
 
     /// Starts a daemon and waits until it says that it is ready.
@@ -119,9 +120,6 @@ impl Daemon {
 
 #[test]
 fn without_criu_it_lists_and_refuses_with_the_reason() {
-    if !is_root() {
-        return;
-    }
     let place = Place::new();
     let _daemon = place.start();
     let (_, version) = place.send("GET", "/v1/version", "");
@@ -144,9 +142,6 @@ fn without_criu_it_lists_and_refuses_with_the_reason() {
 
 #[test]
 fn it_stops_when_told_and_comes_back_after_a_kill() {
-    if !is_root() {
-        return;
-    }
     let place = Place::new();
     let first = place.start();
     // The terminal that it was started from has closed: no reason to end.
@@ -185,4 +180,140 @@ fn help_and_version_need_nothing() {
     }
     let output = Command::new(env!("CARGO_BIN_EXE_infinijupd")).arg("--verbose").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Everything below a directory: its path, its mode and its owner.
+fn everything(directory: &Path) -> Vec<(PathBuf, u32, u32)> {
+    let mut found = Vec::new();
+    let mut todo = vec![directory.to_owned()];
+    while let Some(path) = todo.pop() {
+        let about = std::fs::symlink_metadata(&path).unwrap();
+        if about.is_dir() {
+            todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.push((path, about.mode() & 0o7777, about.uid()));
+    }
+    found
+}
+
+#[test]
+fn an_ordinary_user_runs_it_and_nobody_else_can_look() {
+    let place = Place::new();
+    let mut command = place.command();
+    let mut user = rustix::process::geteuid().as_raw();
+    if user == 0 {
+        // The program must be where that user can read it.
+        user = NOBODY_ELSE;
+        let program = place.path("infinijupd");
+        std::fs::copy(env!("CARGO_BIN_EXE_infinijupd"), &program).unwrap();
+        chown(place.directory.path(), Some(user), Some(user)).unwrap();
+        std::fs::set_permissions(place.path("notify"), PermissionsExt::from_mode(0o666)).unwrap();
+        command = Command::new(program);
+        place.set_up(&mut command);
+        command.uid(user).gid(user);
+    } else {
+        println!("skipped: becoming an ordinary user, for this is one already");
+    }
+    let daemon = Daemon(command.spawn().unwrap());
+    place.hear("READY=1");
+    for name in ["state", "run"] {
+        for (path, mode, owner) in everything(&place.path(name)) {
+            // Copies of programs that everybody may run anyway, in a directory that nobody else can enter.
+            let is_program = path.is_file() && path.starts_with(place.path("state/programs"));
+            let closed = if is_program { 0o022 } else { 0o077 };
+            assert_eq!((mode & closed, owner), (0, user), "{} {mode:o}", path.display());
+        }
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.0.id())).unwrap();
+    if rustix::process::geteuid().is_root() {
+        for none in ["CapPrm:\t0000000000000000", "CapEff:\t0000000000000000"] {
+            assert!(status.contains(none), "{status}");
+        }
+        // Not even to root, who could do anything anyway: a daemon has one user.
+        let mut stream = UnixStream::connect(place.path("run/infinijupd.sock")).unwrap();
+        let _ = stream.write_all(b"GET /v1/version HTTP/1.1\r\nhost: x\r\n\r\n");
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        assert_eq!(text, b"");
+    }
+    daemon.signal(Signal::TERM);
+    let (status, log) = daemon.end();
+    assert!(status.success(), "{log}");
+}
+
+#[test]
+fn a_directory_that_others_could_have_prepared_is_refused() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("run")).unwrap();
+    std::fs::set_permissions(place.path("run"), PermissionsExt::from_mode(0o777)).unwrap();
+    let (status, said) = Daemon(place.command().spawn().unwrap()).end();
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("others may write there (mode 777)") && said.contains("INFINIJUP_RUN"), "{said}");
+}
+
+#[test]
+fn it_ends_by_itself_when_nobody_needs_it() {
+    let place = Place::new();
+    let daemon = Daemon(place.command().args(["--idle-end", "0.3"]).spawn().unwrap());
+    place.hear("STOPPING=1");
+    let (status, log) = daemon.end();
+    assert!(status.success() && log.contains("nobody has needed it for a while"), "{log}");
+    assert!(!place.path("run/infinijupd.sock").exists());
+}
+
+#[test]
+fn a_stop_takes_no_longer_for_connections_that_hang() {
+    let place = Place::new();
+    let daemon = place.start();
+    let connect = || UnixStream::connect(place.path("run/infinijupd.sock")).unwrap();
+    let silent: Vec<_> = (0..50).map(|_| connect()).collect();
+    let hung: Vec<_> = [
+        "GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n",
+        "POST /v1/gc HTTP/1.1\r\ncontent-length: 9\r\n\r\n",
+        "GET /v",
+    ]
+    .iter()
+    .map(|text| {
+        let mut stream = connect();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    })
+    .collect();
+    assert_eq!(place.send("GET", "/v1/version", "").0, 200);
+    let told = Instant::now();
+    daemon.signal(Signal::TERM);
+    let (status, log) = daemon.end();
+    assert!(status.success() && told.elapsed() < Duration::from_secs(10), "{:?}: {log}", told.elapsed());
+    drop((silent, hung));
+}
+
+#[test]
+fn the_service_manager_may_hold_the_socket() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("run")).unwrap();
+    std::fs::set_permissions(place.path("run"), PermissionsExt::from_mode(0o700)).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(place.path("run/infinijupd.sock")).unwrap();
+    let start = || {
+        // A shell puts the socket where a service manager would, and has the number that the daemon will have.
+        let mut command = Command::new("/bin/sh");
+        let script = "exec 3<&0 0</dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\"";
+        command.args(["-c", script, env!("CARGO_BIN_EXE_infinijupd")]);
+        place.set_up(&mut command);
+        command.stdin(Stdio::from(std::os::fd::OwnedFd::from(listener.try_clone().unwrap())));
+        let daemon = Daemon(command.spawn().unwrap());
+        place.hear("READY=1");
+        daemon
+    };
+    let first = start();
+    let (_, view) = place.send("GET", "/v1/daemon", "");
+    assert_eq!((&view["socket_passed"], &view["pid"]), (&Value::Bool(true), &first.0.id().into()));
+    first.signal(Signal::TERM);
+    assert!(first.end().0.success());
+    // Whoever connects in between waits for the next one instead of being refused.
+    let mut waiting = UnixStream::connect(place.path("run/infinijupd.sock")).unwrap();
+    waiting.write_all(b"GET /v1/version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let _second = start();
+    let mut text = String::new();
+    waiting.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
 }

@@ -1,12 +1,9 @@
 //! What goes with a snapshot beside processes and files: the document, a label, the cell, the names of variables.
 //!
 //! The document is text that the editor sent, or else the file that the session names as its notebook. That file is read with
-//! its owner's rights, and with care all the same: the path may by now be a pipe, a device, or lead into `/proc`, where a
-//! daemon would read its own secrets with anybody's rights. So it must be a regular file, it is never waited for, and no more
-//! is read than its size, which is 0 for everything in `/proc`.
+//! care ([`bounded`]): the path may by now be a pipe, a device, or lead into `/proc`, where a daemon would read its own secrets.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -14,9 +11,8 @@ use cas_core::WriteSession;
 use cas_core::progress::Silent;
 use manifest::snapshot::{NotebookSection, VariablesSection};
 use manifest::{ByteText, CellNote, CommitReason, Extra, Section, TypedSection};
-use rustix::fs::{Mode, OFlags};
-use sandbox::as_user;
 
+use crate::bounded;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::record::{Record, SessionId};
@@ -148,7 +144,7 @@ pub(crate) fn notebook_section(
     let path = record.notes.notebook.as_deref();
     let content = match (&along.notebook, path) {
         (Some(text), _) => text.as_bytes().to_vec(),
-        (None, Some(path)) => match as_user(&record.owner, || read_document(path))? {
+        (None, Some(path)) => match read_document(path) {
             Ok(Some(content)) => content,
             Ok(None) => return Ok(None),
             Err(error) => {
@@ -170,21 +166,13 @@ pub(crate) fn notebook_section(
 
 /// A file's content; `None` if it is not there, or empty. With the rights of whoever calls.
 fn read_document(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file: File = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => file.into(),
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let file = match bounded::open_through_links(path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        opened => opened?,
     };
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if metadata.len() > NOTEBOOK_LIMIT as u64 {
-        return Err(io::Error::other(format!("it has more than {NOTEBOOK_LIMIT} bytes")));
-    }
-    let mut content = Vec::new();
-    file.take(metadata.len()).read_to_end(&mut content)?;
+    let content = bounded::read_all(file, NOTEBOOK_LIMIT as u64)?;
     Ok(Some(content).filter(|content| !content.is_empty()))
 }
 
@@ -237,7 +225,7 @@ mod tests {
             rustix::fs::CWD,
             &pipe,
             rustix::fs::FileType::Fifo,
-            Mode::from_raw_mode(0o600),
+            rustix::fs::Mode::from_raw_mode(0o600),
             0,
         )
         .unwrap();

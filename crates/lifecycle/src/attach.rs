@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use manifest::snapshot::GpuSection;
 use sandbox::process::{self, Identity};
 use sandbox::{Program, User};
+use workspace::FilePolicy;
 
-use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::look::GpuPlan;
@@ -26,7 +26,7 @@ use crate::notes::Notes;
 use crate::place::make;
 use crate::preflight::{self, Needs};
 use crate::record::{Network, Record, SessionId, SessionState, write_json};
-use crate::request::{FilePolicy, GpuWish};
+use crate::request::GpuWish;
 use crate::steps::{NoWatch, Steps};
 use crate::stop::remove_directory;
 use crate::view::{OneShot, SessionView};
@@ -36,28 +36,29 @@ const GPU_FILE: &str = "infinijup-gpu.json";
 
 impl Engine {
     /// Looks after a process tree that runs already, as a session.
-    pub fn attach(&self, caller: &Caller, pid: i32, name: Option<&str>) -> Result<SessionView> {
-        let (init, owner) = attachable(caller, pid)?;
+    pub fn attach(&self, pid: i32, name: Option<&str>) -> Result<SessionView> {
+        let (init, owner) = attachable(&self.inner.user, pid)?;
+        self.criu_for_host()?;
         let taken = self.records().values().any(|record| record.init == Some(init));
         if taken {
             return Err(LifecycleError::BadRequest { detail: format!("process {pid} is a session already") });
         }
         let id = SessionId::random()?;
-        let name = self.free_name(owner.uid, name, &id)?;
+        let name = self.free_name(name, &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
         let cwd = fs::read_link(format!("/proc/{pid}/cwd"))
             .map_err(io_error("read", format!("/proc/{pid}/cwd")))?;
         let place = &self.inner.place;
-        make(&place.session(&id), 0o711)?;
-        make(&place.criu_log(&id), 0o700)?;
+        make(&place.session(&id))?;
+        make(&place.criu_log(&id))?;
         let record = Record {
-            thread: self.inner.stores.open(owner.uid)?.free_thread(&name, id.as_str())?,
+            thread: self.inner.store.open()?.free_thread(&name, id.as_str())?,
             id,
             name,
             state: SessionState::Running,
             command: command_line(pid),
             workspace: cwd.clone(),
-            cwd,
+            cwd: cwd.clone(),
             created: Timestamp::now(),
             network: Network::Host,
             outside: false,
@@ -67,9 +68,9 @@ impl Engine {
             kernel: None,
             head: None,
             origin: None,
-            mounts: Vec::new(),
-            earlier_mounts: Vec::new(),
+            files_at: cwd,
             init: Some(init),
+            holder: None,
             forwarder: None,
             pasta: None,
             exit: None,
@@ -87,16 +88,10 @@ impl Engine {
     }
 
     /// Dumps a tree into a directory, once. For root only: plain images are whatever someone makes of them.
-    pub fn checkpoint(
-        &self,
-        caller: &Caller,
-        pid: i32,
-        directory: &Path,
-        leave_running: bool,
-    ) -> Result<OneShot> {
-        only_root(caller, "checkpoint a process into a directory")?;
-        let (init, owner) = attachable(caller, pid)?;
-        let (criu, kdat) = self.criu()?;
+    pub fn checkpoint(&self, pid: i32, directory: &Path, leave_running: bool) -> Result<OneShot> {
+        only_root(&self.inner.user, "checkpoint a process into a directory")?;
+        let (init, owner) = attachable(&self.inner.user, pid)?;
+        let (criu, kdat) = self.criu_for_host()?;
         // The memory of a process is in it.
         fs::DirBuilder::new().mode(0o700).create(directory).map_err(io_error("create", directory))?;
         let litter = |error: LifecycleError| {
@@ -156,14 +151,14 @@ impl Engine {
     }
 
     /// Restores what [`Engine::checkpoint`] wrote, with the same process ids. For root only.
-    pub fn restore_directory(&self, caller: &Caller, directory: &Path) -> Result<OneShot> {
-        only_root(caller, "restore a directory of images")?;
-        let (criu, kdat) = self.criu()?;
+    pub fn restore_directory(&self, directory: &Path) -> Result<OneShot> {
+        only_root(&self.inner.user, "restore a directory of images")?;
+        let (criu, kdat) = self.criu_for_host()?;
         let options = RestoreOptions {
             file_locks: true,
             shell_job: true,
             time_limit: self.inner.config.criu_limit,
-            runner: runner_beside(&self.inner.program, caller.user(), kdat),
+            runner: runner_beside(&self.inner.program, &self.inner.user, kdat),
             ..RestoreOptions::new(directory, directory)
         };
         let gpu = directory.join(GPU_FILE);
@@ -199,12 +194,10 @@ impl Engine {
         let gpus = &self.inner.gpus;
         let seen = gpus.see(init.pid)?;
         let needs = Needs {
-            staging: directory.to_owned(),
+            staging: Some(directory.to_owned()),
             store: directory.to_owned(),
-            staging_in_memory: false,
             uid: None,
-            known_mounts: Vec::new(),
-            boxed: false,
+            boxed: None,
             on_gpu: seen.as_ref().map(|seen| seen.on_gpu.clone()).unwrap_or_default(),
             vram_bytes: seen.as_ref().map_or(0, |seen| seen.vram_bytes),
         };
@@ -221,19 +214,15 @@ impl Engine {
 /// How CRIU is run for a tree without a box: in the tree's own mount namespace, or all mounts of the machine would be dumped with
 /// it. Root's own trees need no runner.
 pub(crate) fn runner_beside(program: &Program, owner: &User, kdat: &Path) -> Runner {
-    if owner.uid == 0 {
-        Runner::default()
-    } else {
-        Runner(sandbox::real_ids_runner_here(program, owner, kdat))
-    }
+    if owner.uid == 0 { Runner::default() } else { Runner(sandbox::real_ids_runner(program, owner, kdat)) }
 }
 
-/// A process that the caller may adopt, and its owner.
-fn attachable(caller: &Caller, pid: i32) -> Result<(Identity, User)> {
+/// A process that this user may adopt, and its owner.
+fn attachable(user: &User, pid: i32) -> Result<(Identity, User)> {
     let missing = || LifecycleError::NoSuchSession { which: format!("process {pid}") };
     let info = process::info(pid)?.ok_or_else(missing)?;
-    // Other people's processes do not exist, as their sessions do not.
-    if !caller.may_touch(info.uid) {
+    // Root's daemon looks after anybody's processes.
+    if user.uid != 0 && user.uid != info.uid {
         return Err(missing());
     }
     if pid == 1 {
@@ -242,8 +231,8 @@ fn attachable(caller: &Caller, pid: i32) -> Result<(Identity, User)> {
     Ok((info.identity(), User::by_uid(info.uid)?))
 }
 
-fn only_root(caller: &Caller, what: &str) -> Result<()> {
-    if caller.is_root() {
+fn only_root(user: &User, what: &str) -> Result<()> {
+    if user.uid == 0 {
         return Ok(());
     }
     Err(LifecycleError::BadRequest {
@@ -267,16 +256,16 @@ mod tests {
 
     #[test]
     fn other_peoples_processes_do_not_exist() {
-        let nobody = Caller::from(User {
+        let nobody = User {
             uid: 65_534,
             gid: 65_534,
             groups: vec![65_534],
             name: "nobody".into(),
             home: PathBuf::from("/"),
             shell: PathBuf::from("/bin/sh"),
-        });
+        };
         let pid = i32::try_from(std::process::id()).unwrap();
-        if !nobody.may_touch(process::info(pid).unwrap().unwrap().uid) {
+        if process::info(pid).unwrap().unwrap().uid != nobody.uid {
             assert_eq!(attachable(&nobody, pid).unwrap_err().code(), "IJ-L010");
         }
         assert_eq!(only_root(&nobody, "do it").unwrap_err().code(), "IJ-L015");

@@ -4,7 +4,6 @@
 //! own files at those paths: its workspace is a private copy, mounted where the original's was.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -16,12 +15,12 @@ use checkpoint_criu::images::{FileKind, Images};
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use manifest::CommitReason;
-use sandbox::as_user;
+use workspace::{BranchFiles, BranchFilesMade, FilePolicy};
 
-use crate::caller::Caller;
+use crate::bounded;
 use crate::dump::places;
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result, io_error};
+use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
 use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
@@ -29,15 +28,16 @@ use crate::locks::Doing;
 use crate::place::{CONNECTION, LOG, make, make_for};
 use crate::prepare::{new_ports, write_for};
 use crate::record::{KernelRecord, Network, OriginRecord, Record, SessionId, SessionState};
-use crate::request::{Along, BranchRequest, FilePolicy, GpuWish, SnapshotRequest};
+use crate::request::{Along, BranchRequest, GpuWish, SnapshotRequest};
 use crate::restore::Aim;
 use crate::rollback::To;
 use crate::steps::{Steps, Watch};
 use crate::view::BranchOutcome;
-use crate::workspace::{BranchFiles, BranchFilesMade};
 
 /// How large a workspace a branch gets a copy of, unless the session's policy says otherwise.
 const WORKSPACE_LIMIT: u64 = 20 << 30;
+/// How much of a log a branch begins with: the session can make its own as long as it likes.
+const LOG_COPIED: u64 = 1 << 20;
 /// How many branches one request may make.
 const MOST: u32 = 64;
 
@@ -45,7 +45,6 @@ impl Engine {
     /// Makes one or several new sessions from a snapshot, or from a running session as it is now.
     pub fn branch(
         &self,
-        caller: &Caller,
         which: &str,
         request: &BranchRequest,
         watch: &dyn Watch,
@@ -54,10 +53,10 @@ impl Engine {
         if count > MOST {
             return Err(LifecycleError::BadRequest { detail: format!("at most {MOST} branches at once") });
         }
-        let (_held, mut record) = self.hold(caller, which, Doing::Branch)?;
+        let (_held, mut record) = self.hold(which, Doing::Branch)?;
         can_be_branched(&record)?;
         self.mend(&mut record)?;
-        let store = self.inner.stores.open(record.owner.uid)?;
+        let store = self.inner.store.open()?;
         let from = match (&request.from, record.state) {
             (Some(from), _) => store.resolve(from)?,
             (None, SessionState::Running) => {
@@ -72,7 +71,7 @@ impl Engine {
             })?,
         };
         let mut steps = Steps::new(watch);
-        let aim = self.aim(caller, &record, &store, from, false, &mut steps)?;
+        let aim = self.aim(&record, &store, from, false, &mut steps)?;
         let name = |number: u32| {
             request
                 .name
@@ -98,7 +97,7 @@ impl Engine {
         let wanted = Wanted { wish, ..Wanted::default() };
         let placed = self.place_gpus(original, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
         let id = SessionId::random()?;
-        let name = self.free_name(original.owner.uid, name, &id)?;
+        let name = self.free_name(name, &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
         let mut record = Record {
             thread: store.free_thread(&name, id.as_str())?,
@@ -110,6 +109,7 @@ impl Engine {
             head: Some(aim.commit.to_string()),
             origin: Some(OriginRecord { session: original.id.clone(), commit: aim.commit.to_string() }),
             init: None,
+            holder: None,
             forwarder: None,
             pasta: None,
             exit: None,
@@ -156,21 +156,19 @@ impl Engine {
     ) -> Result<BranchFilesMade> {
         let aim = to.aim;
         let place = &self.inner.place;
-        make(&place.session(&record.id), 0o711)?;
-        make(&place.criu_log(&record.id), 0o700)?;
-        record.set_mounts(aim.mounts.clone());
-        record.set_source("box", &place.box_dir(&record.id));
-        let workspace = place.branch_files(record.owner.uid, &record.id, &record.name)?;
-        record.set_source("workspace", &workspace);
+        make(&place.session(&record.id))?;
+        make(&place.criu_log(&record.id))?;
+        let workspace = place.branch_files(&record.id, &record.name);
+        record.files_at.clone_from(&workspace);
         // From here on a crash finds a record, and with it everything that has to be cleared away.
         self.save(record)?;
-        self.fill_box(record, original)?;
+        self.fill_box_dir(record, original)?;
         let files = steps.run("copy files", || {
             let (exclude, max_bytes) = match &record.files {
                 FilePolicy::Tree { exclude, max_bytes, .. } => (exclude.clone(), *max_bytes),
                 FilePolicy::Open | FilePolicy::None => (Vec::new(), WORKSPACE_LIMIT),
             };
-            BranchFiles {
+            let wanted = BranchFiles {
                 store: store.store(),
                 user: &record.owner,
                 from: &aim.files,
@@ -181,8 +179,8 @@ impl Engine {
                 exclude: &exclude,
                 max_bytes,
                 open: &open_files(aim.images.path())?,
-            }
-            .make()
+            };
+            Ok(wanted.make()?)
         })?;
         record.outside_copies = files.moved.clone();
         self.save(record)?;
@@ -193,21 +191,18 @@ impl Engine {
     }
 
     /// The branch's own log and connection file, and new ports outside for its clients.
-    fn fill_box(&self, record: &mut Record, original: &Record) -> Result<()> {
+    fn fill_box_dir(&self, record: &mut Record, original: &Record) -> Result<()> {
         let place = &self.inner.place;
         let (from, to) = (place.box_dir(&original.id), place.box_dir(&record.id));
-        let (connection, log) =
-            as_user(&original.owner, || (fs::read(from.join(CONNECTION)), fs::read(from.join(LOG))))?;
+        let log = bounded::tail(&from.join(LOG), LOG_COPIED);
         make_for(&to, record.owner.uid, record.owner.gid)?;
         // Still empty and without processes, so these paths are what they seem.
         write_for(&to.join(LOG), &record.owner, &log.unwrap_or_default())?;
         let Some(kernel) = &original.kernel else { return Ok(()) };
-        let path = from.join(CONNECTION);
-        let connection = connection.map_err(io_error("read", &path))?;
-        write_for(&to.join(CONNECTION), &record.owner, &connection)?;
-        let inside = ConnectionFile::parse(&connection, &path)?;
+        let inside = self.connection_inside(original)?;
+        write_for(&to.join(CONNECTION), &record.owner, inside.to_json().as_bytes())?;
         let outside = ConnectionFile { ports: new_ports()?, ..inside.clone() };
-        let connection_file = place.connection_file(record.owner.uid, &record.id)?;
+        let connection_file = place.connection_file(&record.id);
         write_for(&connection_file, &record.owner, outside.to_json().as_bytes())?;
         record.kernel = Some(KernelRecord {
             connection_file,

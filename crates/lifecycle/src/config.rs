@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What outlives a reboot: stores, records, journal. Root only.
+    /// What outlives a reboot: store, records, journal.
     pub state: PathBuf,
     /// What does not: sockets, namespaces, mounts.
     pub run: PathBuf,
@@ -14,8 +14,18 @@ pub struct Config {
     pub criu: Option<PathBuf>,
     /// `infinijup-box`, if it is not to be looked for.
     pub program: Option<PathBuf>,
+    /// The key of the store: then everything in it is encrypted, and plain images are in memory only.
+    pub key_file: Option<PathBuf>,
     /// How many bytes of plain images are kept for quick restores; a share of the memory if `None`.
     pub cache_bytes: Option<u64>,
+    /// How many bytes the store may take; half of what it takes and what is free if `None`.
+    pub store_budget: Option<u64>,
+    /// How many bytes of the disk are kept back, so that sessions can be stopped and suspended when it is full.
+    pub reserve_bytes: u64,
+    /// Bytes of memory that a session may use whose request does not say so.
+    pub memory_limit: Option<u64>,
+    /// The same for processes and threads.
+    pub pids_limit: Option<u64>,
     /// How long CRIU may take for a dump or a restore.
     pub criu_limit: Duration,
     /// How the GPU's driver is talked to.
@@ -43,7 +53,12 @@ impl Config {
             run: run.into(),
             criu: None,
             program: None,
+            key_file: None,
             cache_bytes: None,
+            store_budget: None,
+            reserve_bytes: 64 << 20,
+            memory_limit: None,
+            pids_limit: None,
             criu_limit: Duration::from_secs(600),
             gpu: GpuConfig::default(),
         }

@@ -9,10 +9,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use checkpoint_criu::{
-    DumpOptions, DumpStats, Event, ExternalMount, ExternalNetwork, Hooks, Leave, MemoryPath, Runner,
-};
+use checkpoint_criu::{DumpOptions, DumpStats, Event, Habitat, Hooks, Leave, MemoryPath};
 use sandbox::process::{self, Identity};
+use workspace::{CaptureRequest, FilePolicy, Listing, Pending, Places};
 
 use crate::attach::runner_beside;
 use crate::engine::Engine;
@@ -21,14 +20,9 @@ use crate::gpu::look::GpuPlan;
 use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
 use crate::preflight::{self, Needs};
-use crate::record::{Network, Record};
-use crate::request::FilePolicy;
+use crate::record::Record;
 use crate::staging::Staged;
 use crate::steps::Steps;
-use crate::workspace::{self, CaptureRequest, Listing, Pending, Places};
-
-/// CRIU's name for the session's network.
-pub(crate) const NETWORK_KEY: &str = "net";
 
 /// What is to be dumped, and how.
 pub(crate) struct DumpPlan<'a> {
@@ -73,25 +67,25 @@ impl Engine {
         let places = places(record);
         let (criu, kdat) = self.criu()?;
         let Checked { staged, warnings, gpu } = steps.run("preflight", || self.preflight(record, init))?;
+        let log_dir = self.inner.place.criu_log(&record.id);
+        let (runner, habitat) = match record.holder {
+            Some(holder) => self.criu_in_box(holder, kdat, staged.path(), &log_dir),
+            None => {
+                let (_, notes) = self.criu_for_host()?;
+                (runner_beside(&self.inner.program, &record.owner, notes), Habitat::Host)
+            }
+        };
         let options = DumpOptions {
             tree: init.pid,
+            habitat,
             images: staged.path().to_owned(),
-            log_dir: self.inner.place.criu_log(&record.id),
+            log_dir,
             leave: plan.leave,
-            mounts: record
-                .mounts
-                .iter()
-                .map(|mount| ExternalMount { key: mount.key.clone(), path: mount.inside.clone() })
-                .collect(),
-            network: external_network(record, init)?,
+            watched: watched(record),
             unix_sockets: false,
             shell_job: record.attached,
             time_limit: self.inner.config.criu_limit,
-            // Not in the session's cgroup: what CRIU writes to a tmpfs would be charged to the session.
-            runner: match record.attached {
-                true => runner_beside(&self.inner.program, &record.owner, kdat),
-                false => Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, None)),
-            },
+            runner,
             memory: MemoryPath::Images,
         };
         let mut hooks = DumpHooks {
@@ -105,7 +99,11 @@ impl Engine {
                     staging: staged.files(),
                     parent: plan.parent,
                 };
-                workspace::begin(&request, pids)
+                Ok(workspace::begin(&request, pids)?)
+            },
+            save: || match record.holder {
+                Some(holder) => self.save_box(holder, staged.path()),
+                None => Ok(()),
             },
             init,
             files: None,
@@ -155,12 +153,11 @@ impl Engine {
         let place = &self.inner.place;
         let seen = self.inner.gpus.see(init.pid)?;
         let needs = Needs {
-            staging: place.state.join("staging"),
-            store: place.user(record.owner.uid),
-            staging_in_memory: false,
+            // It is found a place on disk or in memory below, where both are known.
+            staging: None,
+            store: place.store(),
             uid: (!record.attached).then_some(record.owner.uid),
-            known_mounts: record.mounts.iter().map(|mount| mount.inside.clone()).collect(),
-            boxed: !record.attached,
+            boxed: record.holder.map(|holder| (self.inner.program.clone(), holder)),
             on_gpu: seen.as_ref().map(|seen| seen.on_gpu.clone()).unwrap_or_default(),
             vram_bytes: seen.as_ref().map_or(0, |seen| seen.vram_bytes),
         };
@@ -171,6 +168,7 @@ impl Engine {
         }
         let memory_bytes = found.memory_bytes;
         let warnings = found.verdict()?;
+        preflight::store_has_room(&needs.store)?;
         let staged = self.inner.stages.stage_beside(memory_bytes, needs.vram_bytes)?;
         let gpu = seen.map(|seen| self.inner.gpus.plan(seen)).transpose()?;
         Ok(Checked { staged, warnings, gpu: gpu.filter(|plan| !plan.processes.is_empty()) })
@@ -179,30 +177,28 @@ impl Engine {
 
 /// How paths inside the session relate to paths outside.
 pub(crate) fn places(record: &Record) -> Places {
-    match record.mount("workspace") {
-        Some(mount) => Places::of_box(&mount.inside, &mount.source, &record.outside_copies),
-        None => Places::of_host(Some(&record.workspace)),
+    match record.attached {
+        false => Places::of_box(&record.workspace, &record.files_at, &record.outside_copies),
+        true => Places::of_host(Some(&record.workspace)),
     }
 }
 
-fn external_network(record: &Record, init: Identity) -> Result<Option<ExternalNetwork>> {
-    if record.attached || record.network == Network::Host {
-        return Ok(None);
-    }
-    let inode = process::namespace_inode(init.pid, "net")?;
-    Ok(Some(ExternalNetwork { key: NETWORK_KEY.to_owned(), inode }))
+/// Where files may be that a session watches.
+fn watched(record: &Record) -> Vec<PathBuf> {
+    if record.attached { Vec::new() } else { vec![record.workspace.clone()] }
 }
 
 /// Listens to CRIU: writes its worker down, and captures files when everything stands still.
-struct DumpHooks<'a, C> {
+struct DumpHooks<'a, C, S> {
     entry: &'a Entry,
     capture: C,
+    save: S,
     init: Identity,
     files: Option<Pending>,
     failure: Option<LifecycleError>,
 }
 
-impl<C: FnMut(&[i32]) -> Result<Pending>> Hooks for DumpHooks<'_, C> {
+impl<C: FnMut(&[i32]) -> Result<Pending>, S: FnMut() -> Result<()>> Hooks for DumpHooks<'_, C, S> {
     fn worker(&mut self, pid: i32, start_time: u64) {
         let worker = Some(Identity { pid, start_time });
         let phase = Phase::Dumping { worker };
@@ -221,6 +217,7 @@ impl<C: FnMut(&[i32]) -> Result<Pending>> Hooks for DumpHooks<'_, C> {
         let tree = process::tree(self.init.pid).map_err(LifecycleError::from);
         let files = tree.and_then(|tree| {
             let pids: Vec<i32> = tree.iter().map(|process| process.pid).collect();
+            (self.save)()?;
             (self.capture)(&pids)
         });
         match files {

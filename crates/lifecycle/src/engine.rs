@@ -2,26 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use checkpoint_criu::Criu;
-use sandbox::Program;
 use sandbox::process::Identity;
+use sandbox::{Program, User};
 
 use crate::along::Introspect;
-use crate::caller::Caller;
+use crate::budget::Used;
 use crate::config::Config;
+use crate::encryption::StoreKey;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{Gone, Gpus, used_by};
-use crate::history::Stores;
+use crate::history::OwnStore;
 use crate::journal::Journal;
 use crate::kernel_watch::{KernelWatch, Variables};
 use crate::locks::{Doing, Held, Locks};
-use crate::place::Place;
+use crate::own_user::own_user;
+use crate::place::{Place, make};
 use crate::program::settle;
 use crate::record::{Record, SessionId, SessionState};
 use crate::recover::Recovery;
+use crate::reserve::Reserve;
 use crate::schedule::Schedule;
 use crate::seal::Sealer;
 use crate::staging::Stages;
@@ -37,13 +40,17 @@ pub struct Engine {
 /// What the clones share.
 pub(crate) struct Inner {
     pub(crate) config: Config,
+    /// Whom everything here belongs to.
+    pub(crate) user: User,
     pub(crate) place: Place,
     pub(crate) program: Program,
     pub(crate) sealer: Sealer,
     pub(crate) locks: Locks,
     pub(crate) journal: Journal,
     pub(crate) stages: Stages,
-    pub(crate) stores: Stores,
+    pub(crate) store: OwnStore,
+    pub(crate) used: Used,
+    pub(crate) reserve: Reserve,
     pub(crate) events: Events,
     pub(crate) watcher: Watcher,
     pub(crate) kernels: KernelWatch,
@@ -54,6 +61,8 @@ pub(crate) struct Inner {
     /// Who knows what goes on inside kernels.
     pub(crate) introspect: OnceLock<Arc<dyn Introspect>>,
     criu: OnceLock<(Criu, PathBuf)>,
+    /// CRIU's notes on the kernel for trees outside of boxes.
+    host_notes: OnceLock<PathBuf>,
     sessions: Mutex<BTreeMap<SessionId, Record>>,
     writers: Writers,
     /// Held while a session gets another name.
@@ -82,12 +91,16 @@ impl Engine {
         let place = Place::open(&config)?;
         sandbox::forget_notes_of_another_boot();
         let program = settle(&Program::find(config.program.as_deref())?, &place.state.join("programs"))?;
+        let key = config.key_file.as_deref().map(StoreKey::read).transpose()?;
         let inner = Inner {
             sealer: Sealer::open(&place.state)?,
             locks: Locks::default(),
             journal: Journal::open(place.journal())?,
-            stages: Stages::open(&place.state, &place.run, config.cache_bytes)?,
-            stores: Stores::new(place.state.join("users")),
+            stages: Stages::open(&place.state, &place.run, config.cache_bytes, key.is_some())?,
+            store: OwnStore::new(place.store(), key)?,
+            used: Used::default(),
+            reserve: Reserve::new(&place.state, config.reserve_bytes),
+            user: own_user(),
             events: Events::default(),
             watcher: Watcher::start()?,
             kernels: KernelWatch::start()?,
@@ -96,6 +109,7 @@ impl Engine {
             gone: Gone::default(),
             introspect: OnceLock::new(),
             criu: OnceLock::new(),
+            host_notes: OnceLock::new(),
             sessions: Mutex::new(read_records(&place)?),
             writers: Writers::default(),
             naming: Mutex::default(),
@@ -106,18 +120,14 @@ impl Engine {
         let engine = Self { inner: Arc::new(inner) };
         engine.inner.watcher.report_to(&engine.inner)?;
         engine.set_introspect(Arc::new(Variables(Arc::downgrade(&engine.inner))));
-        let recovery = engine.recover()?;
+        let recovery = engine.with_reserve(|| engine.recover())?;
+        engine.inner.reserve.fill();
         Ok((engine, recovery))
     }
 
-    /// The caller's sessions, oldest first; all of them for root.
-    pub fn sessions(&self, caller: &Caller) -> Vec<SessionView> {
-        let mut found: Vec<_> = self
-            .records()
-            .values()
-            .filter(|record| caller.may_touch(record.owner.uid))
-            .map(SessionView::of)
-            .collect();
+    /// All sessions, oldest first.
+    pub fn sessions(&self) -> Vec<SessionView> {
+        let mut found: Vec<_> = self.records().values().map(SessionView::of).collect();
         found.sort_by(|one, other| one.created.cmp(&other.created).then_with(|| one.id.cmp(&other.id)));
         for view in &mut found {
             self.measure(view);
@@ -135,8 +145,8 @@ impl Engine {
     }
 
     /// One session, by id, name or an unambiguous beginning of the id.
-    pub fn session(&self, caller: &Caller, which: &str) -> Result<SessionView> {
-        let mut view = SessionView::of(&self.find(caller, which)?);
+    pub fn session(&self, which: &str) -> Result<SessionView> {
+        let mut view = SessionView::of(&self.find(which)?);
         self.measure(&mut view);
         Ok(view)
     }
@@ -165,9 +175,15 @@ impl Engine {
         may && record.init.and_then(|init| self.vram_of(init.pid)).is_some_and(|bytes| bytes > 0)
     }
 
-    /// Where a session's log is. The file is the user's: open it with their rights.
-    pub fn log(&self, caller: &Caller, which: &str) -> Result<PathBuf> {
-        Ok(self.inner.place.log(&self.find(caller, which)?.id))
+    /// Where a session's log is. Its processes can put anything in its place: open it with [`crate::bounded`].
+    pub fn log(&self, which: &str) -> Result<PathBuf> {
+        Ok(self.inner.place.log(&self.find(which)?.id))
+    }
+
+    /// Whether snapshots are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        // A store that is not as the settings have it was refused at the start.
+        self.inner.config.key_file.is_some()
     }
 
     /// What happens from now on.
@@ -182,27 +198,43 @@ impl Engine {
             return Ok(found);
         }
         let criu = Criu::find(self.inner.config.criu.as_deref())?;
-        let kdat = criu.learn_kernel(&self.inner.place.run.join("kdat"))?;
+        let kdat = criu.learn_kernel(&self.inner.place.run.join("kdat"), |criu| self.kernel_notes(criu))?;
         Ok(self.inner.criu.get_or_init(|| (criu, kdat)))
+    }
+
+    /// CRIU for trees outside of boxes, which only root may dump, and its notes on the kernel.
+    pub(crate) fn criu_for_host(&self) -> Result<(&Criu, &Path)> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(LifecycleError::BadRequest {
+                detail: "processes outside of a session can be saved only by root's own daemon; start the program with \
+                         `infinijup run`, or ask with `sudo infinijup`"
+                    .to_owned(),
+            });
+        }
+        let (criu, _) = self.criu()?;
+        if let Some(notes) = self.inner.host_notes.get() {
+            return Ok((criu, notes));
+        }
+        let directory = self.inner.place.run.join("kdat").join("host");
+        make(&directory)?;
+        let notes = criu.learn_kernel(&directory, checkpoint_criu::kernel_notes_of_host)?;
+        Ok((criu, self.inner.host_notes.get_or_init(|| notes)))
     }
 
     pub(crate) fn records(&self) -> MutexGuard<'_, BTreeMap<SessionId, Record>> {
         self.inner.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record of a session that the caller may touch. Other people's sessions do not exist.
-    pub(crate) fn find(&self, caller: &Caller, which: &str) -> Result<Record> {
+    /// The record of a session.
+    pub(crate) fn find(&self, which: &str) -> Result<Record> {
         let records = self.records();
-        let mine = || records.values().filter(|record| caller.may_touch(record.owner.uid));
-        if let Some(record) = mine().find(|record| record.id.as_str() == which) {
+        let by_name = || records.values().find(|record| record.name == which);
+        let by_id = records.values().find(|record| record.id.as_str() == which);
+        if let Some(record) = by_id.or_else(by_name) {
             return Ok(record.clone());
         }
-        // Root sees everyone's: two people may use the same name.
-        let mut named: Vec<_> = mine().filter(|record| record.name == which).collect();
-        if named.is_empty() && which.len() >= 3 {
-            named = mine().filter(|record| record.id.as_str().starts_with(which)).collect();
-        }
-        match named.as_slice() {
+        let begins = |record: &&Record| which.len() >= 3 && record.id.as_str().starts_with(which);
+        match records.values().filter(begins).collect::<Vec<_>>().as_slice() {
             [] => Err(LifecycleError::NoSuchSession { which: which.to_owned() }),
             [record] => Ok((*record).clone()),
             several => Err(LifecycleError::AmbiguousSession {
@@ -213,8 +245,8 @@ impl Engine {
     }
 
     /// Takes hold of a session and reads its record, which nobody else changes until the hold ends.
-    pub(crate) fn hold(&self, caller: &Caller, which: &str, doing: Doing) -> Result<(Held, Record)> {
-        let record = self.find(caller, which)?;
+    pub(crate) fn hold(&self, which: &str, doing: Doing) -> Result<(Held, Record)> {
+        let record = self.find(which)?;
         let held = self.inner.locks.take(&record.id, &record.name, doing)?;
         let record = self.records().get(&record.id).cloned();
         match record {
@@ -253,21 +285,21 @@ impl Engine {
         self.inner.events.tell(record, EventKind::Removed);
     }
 
-    /// A name that no other session of this user has: the one asked for, or one that is made up.
-    pub(crate) fn free_name(&self, uid: u32, wanted: Option<&str>, id: &SessionId) -> Result<String> {
+    /// A name that no other session has: the one asked for, or one that is made up.
+    pub(crate) fn free_name(&self, wanted: Option<&str>, id: &SessionId) -> Result<String> {
         match wanted {
             Some(name) => {
-                self.check_free_name(uid, name)?;
+                self.check_free_name(name)?;
                 Ok(name.to_owned())
             }
             None => Ok(format!("s-{id}")),
         }
     }
 
-    /// Refuses a name that is none, or that another session of this user has.
-    pub(crate) fn check_free_name(&self, uid: u32, name: &str) -> Result<()> {
+    /// Refuses a name that is none, or that another session has.
+    pub(crate) fn check_free_name(&self, name: &str) -> Result<()> {
         check_name(name)?;
-        let taken = self.records().values().any(|record| record.owner.uid == uid && record.name == name);
+        let taken = self.records().values().any(|record| record.name == name);
         if taken { Err(LifecycleError::NameTaken { name: name.to_owned() }) } else { Ok(()) }
     }
 }
@@ -291,7 +323,7 @@ fn check_name(name: &str) -> Result<()> {
     })
 }
 
-fn read_records(place: &Place) -> Result<BTreeMap<SessionId, Record>> {
+pub(crate) fn read_records(place: &Place) -> Result<BTreeMap<SessionId, Record>> {
     let mut found = BTreeMap::new();
     let directory = place.sessions();
     for item in fs::read_dir(&directory).map_err(io_error("list", &directory))? {

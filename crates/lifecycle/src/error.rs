@@ -13,6 +13,7 @@ use gpu_detect::DetectError;
 use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
 use sandbox::SandboxError;
+use workspace::some_of;
 
 use crate::preflight::Problem;
 
@@ -24,7 +25,7 @@ pub type Result<T, E = LifecycleError> = std::result::Result<T, E>;
 pub enum Class {
     /// The caller asked for something that cannot be.
     Usage,
-    /// There is no such session, snapshot or kernelspec, or none that the caller may see.
+    /// There is no such session, snapshot or kernelspec.
     NotFound,
     /// It was found out beforehand that this would not work; nothing was touched.
     Refused,
@@ -88,7 +89,7 @@ pub enum LifecycleError {
     /// The look at GPUs.
     #[error(transparent)]
     Detect(#[from] DetectError),
-    /// No session of the caller's has this id or name.
+    /// No session has this id or name.
     #[error("no session `{which}`")]
     NoSuchSession {
         /// What was asked for.
@@ -120,7 +121,7 @@ pub enum LifecycleError {
         /// What.
         doing: &'static str,
     },
-    /// Another session of the caller's has this name.
+    /// Another session has this name.
     #[error("the name `{name}` is in use")]
     NameTaken {
         /// The name.
@@ -167,7 +168,7 @@ pub enum LifecycleError {
         source: Box<LifecycleError>,
     },
     /// Files would be overwritten that somebody else changed since.
-    #[error("{} changed since the last snapshot, not by this session", tell_paths(paths))]
+    #[error("{} changed since the last snapshot, not by this session", some_of(paths))]
     FilesChanged {
         /// Which.
         paths: Vec<PathBuf>,
@@ -196,6 +197,16 @@ pub enum LifecycleError {
         /// How much there is.
         available: u64,
     },
+    /// The store has grown to what it may take.
+    #[error("the store `{}` takes {used} bytes, and may take {budget}", store.display())]
+    OverBudget {
+        /// Where it is.
+        store: PathBuf,
+        /// What it takes.
+        used: u64,
+        /// What it may take.
+        budget: u64,
+    },
     /// The images ask for more than their owner has.
     #[error("the images of this snapshot may not be restored for user {uid}: {}", findings.join("; "))]
     Untrusted {
@@ -205,12 +216,10 @@ pub enum LifecycleError {
         findings: Vec<String>,
     },
     /// This installation did not make the snapshot.
-    #[error("snapshot {commit} was not made by this installation for user {uid}")]
+    #[error("snapshot {commit} was not made by this installation")]
     NotSealed {
         /// The snapshot.
         commit: String,
-        /// For whom it was to be restored.
-        uid: u32,
     },
     /// A snapshot lacks what a restore needs.
     #[error("snapshot {commit} cannot be restored: {detail}")]
@@ -317,19 +326,29 @@ pub enum LifecycleError {
         /// What it said.
         output: String,
     },
+    /// The key of an encrypted store is not there, or is none, or somebody else could have it.
+    #[error("the key of the store cannot be used: `{}`: {why}", path.display())]
+    StoreKey {
+        /// The key's file, or the store if nothing names one.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is a key to a store that needs none. Nobody who set one wants plain snapshots.
+    #[error("`key_file` is set, but the store `{}` is not encrypted", store.display())]
+    NotEncrypted {
+        /// The store.
+        store: PathBuf,
+    },
+    /// Nothing can be done to all of the store while operations wait to be finished.
+    #[error("operations on these sessions were cut short: {}", sessions.join(", "))]
+    Unfinished {
+        /// Their ids.
+        sessions: Vec<String>,
+    },
     /// Our own mistake.
     #[error("{0}; this is a bug, please report it")]
     Bug(String),
-}
-
-fn tell_paths(paths: &[PathBuf]) -> String {
-    const SHOWN: usize = 5;
-    let mut words: Vec<String> =
-        paths.iter().take(SHOWN).map(|path| format!("`{}`", path.display())).collect();
-    if paths.len() > SHOWN {
-        words.push(format!("{} more", paths.len() - SHOWN));
-    }
-    words.join(", ")
 }
 
 fn tell_pids(pids: &[i32]) -> String {
@@ -376,6 +395,7 @@ impl LifecycleError {
             Self::Preflight { .. } => "IJ-L040",
             Self::NoRoom { .. } => "IJ-L041",
             Self::Quiesce { .. } => "IJ-L042",
+            Self::OverBudget { .. } => "IJ-L043",
             Self::Untrusted { .. } => "IJ-L050",
             Self::NotSealed { .. } => "IJ-L051",
             Self::BadSnapshot { .. } => "IJ-L060",
@@ -391,6 +411,9 @@ impl LifecycleError {
             Self::SuspendedByGpu { .. } => "IJ-L082",
             Self::GpuStuck { .. } => "IJ-L083",
             Self::NoGpuProgram { .. } => "IJ-L084",
+            Self::StoreKey { .. } => "IJ-L090",
+            Self::NotEncrypted { .. } => "IJ-L091",
+            Self::Unfinished { .. } => "IJ-L092",
             Self::Bug(_) => "IJ-L099",
         }
     }
@@ -412,7 +435,9 @@ impl LifecycleError {
             | Self::NotInSnapshot { .. }
             | Self::Forgotten { .. } => Class::NotFound,
             Self::AmbiguousSession { .. } => Class::Usage,
+            Self::StoreKey { .. } | Self::NotEncrypted { .. } => Class::Key,
             Self::Busy { .. }
+            | Self::Unfinished { .. }
             | Self::NameTaken { .. }
             | Self::FilesChanged { .. }
             | Self::WritersBusy { .. } => Class::Conflict,
@@ -443,6 +468,7 @@ impl LifecycleError {
             | Self::NoGpuProgram { .. }
             | Self::Io { .. }
             | Self::NoRoom { .. }
+            | Self::OverBudget { .. }
             | Self::Quiesce { .. } => Class::Environment,
             Self::Bug(_) => Class::Bug,
         }
@@ -505,6 +531,17 @@ impl LifecycleError {
                 Some(hint) => format!("{hint}; `infinijup resume` tries again"),
                 None => "`infinijup resume` tries again".to_owned(),
             }),
+            Self::StoreKey { .. } => Some(
+                "put the key file back, yours alone (mode 600), and name it as `key_file` in the settings; without it nothing \
+                 opens the store"
+                    .to_owned(),
+            ),
+            Self::NotEncrypted { .. } => {
+                Some("`infinijup store encrypt` encrypts it; or take `key_file` out of the settings".to_owned())
+            }
+            Self::Unfinished { .. } => {
+                Some("`infinijup daemon start` finishes them; then try again".to_owned())
+            }
             Self::NoGpuProgram { .. } => Some("reinstall, or name it with --gpu-program".to_owned()),
             Self::FilesChanged { .. } => Some(
                 "keep a copy of them, then use --force: they are kept in the automatic snapshot too"
@@ -522,12 +559,16 @@ impl LifecycleError {
                     .collect::<Vec<_>>()
                     .join("\n"),
             ),
+            Self::OverBudget { .. } => Some(
+                "forget snapshots (`infinijup forget`, then `infinijup gc`), or set a larger `store_budget`; suspending still works"
+                    .to_owned(),
+            ),
             Self::NoRoom { .. } => {
                 Some("free some space, or run `infinijup store gc` on the store".to_owned())
             }
-            Self::NotSealed { .. } => Some(
-                "only root may restore a snapshot that came from elsewhere, after a look at it".to_owned(),
-            ),
+            Self::NotSealed { .. } => {
+                Some("if you trust where it comes from, --force restores it; root's daemon does not".to_owned())
+            }
             Self::NoSuchSnapshot { .. } => Some("`infinijup history` lists them".to_owned()),
             Self::Forgotten { .. } => Some("`infinijup history` lists those that are left".to_owned()),
             Self::GcIncomplete { .. } => {

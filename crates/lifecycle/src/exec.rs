@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 
-use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 
@@ -22,13 +21,12 @@ impl Engine {
     /// meanwhile does not contain it.
     pub fn exec(
         &self,
-        caller: &Caller,
         which: &str,
         command: &[OsString],
         env: &[(OsString, OsString)],
     ) -> Result<ExecOutcome> {
-        let record = self.find(caller, which)?;
-        let init = record.living_init("run a command")?;
+        let record = self.find(which)?;
+        record.living_init("run a command")?;
         if record.attached {
             return Err(LifecycleError::BadRequest {
                 detail: format!(
@@ -40,8 +38,8 @@ impl Engine {
         if command.is_empty() {
             return Err(LifecycleError::BadRequest { detail: "there is no command to run".to_owned() });
         }
-        let output =
-            sandbox::exec_in(&self.inner.program, init.pid, &record.owner, command, &record.cwd, env)?;
+        let holder = record.living_holder("run a command")?;
+        let output = sandbox::exec_in(&self.inner.program, holder, command, &record.cwd, env)?;
         Ok(ExecOutcome { status: exit_code(&output.status), stdout: output.stdout, stderr: output.stderr })
     }
 }

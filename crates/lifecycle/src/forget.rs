@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use cas_core::ObjectId;
 
-use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::history::{Forgotten, GcView, UserStore};
@@ -28,55 +27,53 @@ pub struct ForgetOutcome {
 }
 
 impl Engine {
-    /// Gives one of the caller's snapshots a name that stays. One that is in use is moved only if `move_it`.
-    pub fn tag(&self, caller: &Caller, name: &str, which: &str, move_it: bool) -> Result<CommitView> {
-        let store = self.inner.stores.open(caller.uid())?;
+    /// Gives a snapshot a name that stays. One that is in use is moved only if `move_it`.
+    pub fn tag(&self, name: &str, which: &str, move_it: bool) -> Result<CommitView> {
+        let store = self.inner.store.open()?;
         let id = store.resolve(which)?;
         let before = store.tag(name)?;
         store.set_tag(name, id, move_it)?;
         let about: Vec<ObjectId> = before.into_iter().chain([id]).collect();
-        self.tell_history(&store, caller.uid(), &about);
-        self.commit(caller, &id.to_string())
+        self.tell_history(&store, &about);
+        self.commit(&id.to_string())
     }
 
     /// Takes such a name away.
-    pub fn untag(&self, caller: &Caller, name: &str) -> Result<()> {
-        let store = self.inner.stores.open(caller.uid())?;
+    pub fn untag(&self, name: &str) -> Result<()> {
+        let store = self.inner.store.open()?;
         let was = store.remove_tag(name)?;
-        self.tell_history(&store, caller.uid(), &[was]);
+        self.tell_history(&store, &[was]);
         Ok(())
     }
 
-    /// Forgets some of the caller's snapshots. Those that have to stay are said; what cannot be found is an error, and nothing
+    /// Forgets snapshots. Those that have to stay are said; what cannot be found is an error, and nothing
     /// is forgotten then.
     pub fn forget_snapshots(
         &self,
-        caller: &Caller,
         which: &[String],
         force: bool,
         watch: &dyn Watch,
     ) -> Result<ForgetOutcome> {
-        let store = self.inner.stores.open(caller.uid())?;
+        let store = self.inner.store.open()?;
         let wanted = which.iter().map(|which| store.resolve(which)).collect::<Result<Vec<_>>>()?;
-        Steps::new(watch).run("forget", || self.forget_now(&store, caller.uid(), &wanted, force))
+        Steps::new(watch).run("forget", || self.forget_now(&store, &wanted, force))
     }
 
     pub(crate) fn forget_now(
         &self,
         store: &UserStore,
-        uid: u32,
         wanted: &[ObjectId],
         force: bool,
     ) -> Result<ForgetOutcome> {
         // Asked again for each: a snapshot that is taken meanwhile moves a head.
-        let needed = |id: &ObjectId| self.needed_for(uid, id);
-        let sessions = self.sessions_about(store, uid, wanted);
+        let needed = |id: &ObjectId| self.needed_for(id);
+        let sessions = self.sessions_about(store, wanted);
         let Forgotten { forgotten, snapshots, kept } = store.forget(wanted, &needed, force)?;
         for id in &forgotten {
             // One that stays behind seals nothing that is there.
-            let _litter = self.inner.sealer.remove(uid, &id.to_string());
+            let _litter = self.inner.sealer.remove(&id.to_string());
         }
-        let left = self.snapshots_of_heads(store, uid);
+        let left = self.snapshots_of_heads(store);
         for snapshot in snapshots.iter().filter(|snapshot| !left.contains(snapshot)) {
             self.inner.stages.forget(&snapshot.to_string());
         }
@@ -88,19 +85,19 @@ impl Engine {
         Ok(ForgetOutcome { forgotten, kept })
     }
 
-    /// Frees what none of the caller's snapshots needs any more.
-    pub fn gc(&self, caller: &Caller, watch: &dyn Watch) -> Result<GcView> {
-        let store = self.inner.stores.open(caller.uid())?;
+    /// Frees what no snapshot needs any more.
+    pub fn gc(&self, watch: &dyn Watch) -> Result<GcView> {
+        let store = self.inner.store.open()?;
         Steps::new(watch).run("collect garbage", || store.gc(&StepProgress::new(watch, "collect garbage")))
     }
 
     /// Why a commit must stay, if it must.
-    fn needed_for(&self, uid: u32, id: &ObjectId) -> Option<String> {
+    fn needed_for(&self, id: &ObjectId) -> Option<String> {
         let text = id.to_string();
-        let store = self.inner.stores.open(uid).ok()?;
+        let store = self.inner.store.open().ok()?;
         let at = |record: &&Record| {
             let head = || store.head(&record.thread).ok().flatten();
-            record.owner.uid == uid && (record.head.as_deref() == Some(&text) || head() == Some(*id))
+            record.head.as_deref() == Some(&text) || head() == Some(*id)
         };
         if let Some(record) = self.records().values().find(at) {
             return Some(format!("it is the newest snapshot of session {}", record.name));
@@ -120,29 +117,25 @@ impl Engine {
     }
 
     /// Snapshots that sessions are at: their plain images are worth their room.
-    fn snapshots_of_heads(&self, store: &UserStore, uid: u32) -> HashSet<ObjectId> {
-        let heads: Vec<_> = self
-            .records()
-            .values()
-            .filter(|record| record.owner.uid == uid)
-            .filter_map(|record| record.head_id().ok().flatten())
-            .collect();
+    fn snapshots_of_heads(&self, store: &UserStore) -> HashSet<ObjectId> {
+        let heads: Vec<_> =
+            self.records().values().filter_map(|record| record.head_id().ok().flatten()).collect();
         heads.iter().filter_map(|head| store.commit_of(head).ok()).map(|commit| commit.snapshot).collect()
     }
 
     /// Tells those who look at a session that its history is another now.
-    fn tell_history(&self, store: &UserStore, uid: u32, commits: &[ObjectId]) {
-        for record in self.sessions_about(store, uid, commits) {
+    fn tell_history(&self, store: &UserStore, commits: &[ObjectId]) {
+        for record in self.sessions_about(store, commits) {
             self.inner.events.tell(&record, EventKind::History);
         }
     }
 
     /// The sessions in whose families these commits are.
-    fn sessions_about(&self, store: &UserStore, uid: u32, commits: &[ObjectId]) -> Vec<Record> {
+    fn sessions_about(&self, store: &UserStore, commits: &[ObjectId]) -> Vec<Record> {
         let mut about: BTreeMap<_, Record> = BTreeMap::new();
         for commit in commits {
             // Without an answer nobody is told, and a page is behind until it looks again.
-            for record in self.family_of(store, uid, commit).unwrap_or_default() {
+            for record in self.family_of(store, commit).unwrap_or_default() {
                 about.insert(record.id.clone(), record);
             }
         }

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::caller::Caller;
+use doctor::gpu::Seen;
+use doctor::{Finding, Machine};
+use workspace::FilePolicy;
+
 use crate::diff::{self, Diff};
-use crate::doctor::gpu::Seen;
-use crate::doctor::{self, Finding, Machine};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::notes::SessionPolicy;
+use crate::preflight::free_bytes;
 use crate::record::Network;
-use crate::request::{FilePolicy, RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest};
+use crate::request::{RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest};
 use crate::steps::NoWatch;
 use crate::timeline::variables_of;
 
@@ -20,9 +22,9 @@ use crate::timeline::variables_of;
 const NVML_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// What changed between two of the caller's snapshots.
-    pub fn diff(&self, caller: &Caller, a: &str, b: &str) -> Result<Diff> {
-        let store = self.inner.stores.open(caller.uid())?;
+    /// What changed between two snapshots.
+    pub fn diff(&self, a: &str, b: &str) -> Result<Diff> {
+        let store = self.inner.store.open()?;
         let load = |which: &str| {
             let id = store.resolve(which)?;
             Ok::<_, LifecycleError>((id.to_string(), store.load(&id)?.1))
@@ -47,6 +49,7 @@ impl Engine {
                 let driver = self.inner.gpus.driver().map_err(|error| explain(&error))?;
                 Ok(driver.capabilities())
             })),
+            free_bytes: &|path| free_bytes(path).map_err(|error| explain(&error)),
         };
         doctor::doctor(&machine, &mut || self.trial().map_err(|error| explain(&error)))
     }
@@ -56,20 +59,19 @@ impl Engine {
         self.criu().err()
     }
 
-    /// Where a user's store is.
-    pub fn store_directory(&self, uid: u32) -> PathBuf {
-        self.inner.place.user(uid).join("store")
+    /// Where the store is.
+    pub fn store_directory(&self) -> PathBuf {
+        self.inner.place.store()
     }
 
     /// CRIU's version, if there is one.
     pub fn criu_version(&self) -> Option<String> {
-        let (major, minor, sub) = self.criu().ok()?.0.probe().ok()?.version;
+        let (major, minor, sub) = self.criu().ok()?.0.version().ok()?;
         Some(format!("{major}.{minor}.{sub}"))
     }
 
     /// Starts a small session, suspends it, resumes it and removes it, through the same pipelines as any other.
     fn trial(&self) -> Result<String> {
-        let root = Caller::by_uid(0)?;
         let request = StartRequest {
             name: None,
             start: Start::Command(["sleep", "1000"].map(Into::into).into()),
@@ -88,20 +90,20 @@ impl Engine {
             notebook: None,
             policy: SessionPolicy::default(),
         };
-        let session = self.start(&root, request, &NoWatch)?;
+        let session = self.start(request, &NoWatch)?;
         let id = session.id.as_str();
-        let result = self.snapshot(&root, id, &SnapshotRequest::default(), &NoWatch).and_then(|snapshot| {
+        let result = self.snapshot(id, &SnapshotRequest::default(), &NoWatch).and_then(|snapshot| {
             let rolled = RollbackRequest {
                 force: true,
                 files: false,
                 ..RollbackRequest::to(snapshot.commit.to_string())
             };
-            self.rollback(&root, id, &rolled, &NoWatch)?;
+            self.rollback(id, &rolled, &NoWatch)?;
             Ok(format!("a process was dumped in {} ms and restored", snapshot.frozen.as_millis()))
         });
-        let stopped = self.stop(&root, id, StopRequest { grace: Duration::from_secs(1) });
-        self.remove(&root, id)?;
-        self.inner.stores.open(0)?.delete_thread(&session.thread)?;
+        let stopped = self.stop(id, StopRequest { grace: Duration::from_secs(1) });
+        self.remove(id)?;
+        self.inner.store.open()?.delete_thread(&session.thread)?;
         stopped?;
         result
     }

@@ -16,18 +16,22 @@
 //!
 //! # Who calls what
 //!
-//! [`Engine`] is the front. Its methods block; the daemon calls them on threads of its own. Each takes a [`Caller`] and
-//! answers about other people's sessions as if they did not exist.
+//! [`Engine`] is the front. Its methods block; the daemon calls them on threads of its own. An
+//! engine works for one user, the one who runs it, and with their rights only.
 #![forbid(unsafe_code)]
 
 mod along;
 mod attach;
+mod below;
+pub mod bounded;
+mod boxes;
 mod branch;
-mod caller;
+mod budget;
 mod config;
+mod credentials;
 mod diff;
-mod doctor;
 mod dump;
+pub mod encryption;
 mod engine;
 mod error;
 mod exec;
@@ -40,8 +44,8 @@ mod journal;
 mod kernel_watch;
 mod locks;
 mod materialise;
-mod mounts;
 mod notes;
+mod own_user;
 mod place;
 mod preflight;
 mod prepare;
@@ -49,6 +53,7 @@ mod program;
 mod record;
 mod recover;
 mod request;
+mod reserve;
 mod restart;
 mod restore;
 mod retention;
@@ -64,13 +69,11 @@ mod steps;
 mod stop;
 mod suspend;
 mod timeline;
-pub mod trust;
 mod view;
 mod watch;
-mod workspace;
 
 pub use along::Introspect;
-pub use caller::Caller;
+pub use cas_core::progress::{Progress, Task};
 pub use config::{Config, GpuConfig};
 pub use diff::{Change, Diff, FileChange, MemoryChange, ProcessChange, VariableChange};
 pub use doctor::{Finding, FindingState, works};
@@ -87,8 +90,8 @@ pub use preflight::Problem;
 pub use record::{Network, SessionId, SessionState};
 pub use recover::Recovery;
 pub use request::{
-    Along, BranchRequest, Cell, FilePolicy, GpuWish, KernelStart, RestartRequest, ResumeRequest,
-    RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
+    Along, BranchRequest, Cell, GpuWish, KernelStart, RestartRequest, ResumeRequest, RollbackRequest,
+    SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
 };
 pub use schedule::{Did, Due, Errand};
 pub use steps::{NoWatch, StepState, Timing, Watch};
@@ -98,3 +101,4 @@ pub use view::{
     RollbackOutcome, SessionView, SnapshotOutcome, SuspendOutcome, ThreadView, Variable,
 };
 pub use watch::{EngineEvent, EventKind};
+pub use workspace::FilePolicy;

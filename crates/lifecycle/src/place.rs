@@ -1,17 +1,16 @@
 //! Where things are.
 //!
 //! ```text
-//! state/  (0711)  outlives a reboot             run/  (0711)  does not
-//!   users/<uid>/    store, seals     (0700)       infinijupd.sock
-//!   sessions/<id>/  record, box/     (0711)       users/<uid>/<id>.json   connection files for clients
-//!   branches/<uid>/<name>/  a branch's files      netns/<id>   the session's network
-//!   programs/       the box's program, each version
-//!   journal/        intents          (0700)       root/<id>    a bind of `/`, only while a box is made or restored
-//!   staging/, cache/  plain images   (0700)       tmpfs/       images in memory
+//! state/            outlives a reboot           run/               does not
+//!   store/, seals/    snapshots                   infinijupd.sock
+//!   sessions/<id>/    record, box/                kernels/<id>.json  connection files for clients
+//!   branches/<name>-<id>/  a branch's files       gate/<id>/         sockets that lead to its kernel
+//!   programs/         the box's program, each version
+//!   journal/          intents                     kdat/              what CRIU knows about the kernel
+//!   staging/, cache/  plain images, unless the store is encrypted
 //! ```
 //!
-//! `state` itself may be entered but not listed by everyone, because a branch's files are the user's own and are opened by
-//! them under `branches/`.
+//! All of it belongs to the one user that the daemon works for, and nobody else can enter either directory (0700).
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
@@ -33,16 +32,13 @@ impl Place {
     pub(crate) fn open(config: &Config) -> Result<Self> {
         let place = Self { state: config.state.clone(), run: config.run.clone() };
         for directory in [&place.state, &place.run] {
-            make(directory, 0o711)?;
+            make(directory)?;
         }
-        for name in ["users", "journal", "staging", "cache"] {
-            make(&place.state.join(name), 0o700)?;
+        for name in ["journal", "staging", "cache", "sessions", "branches"] {
+            make(&place.state.join(name))?;
         }
-        for name in ["sessions", "branches"] {
-            make(&place.state.join(name), 0o711)?;
-        }
-        for (name, mode) in [("users", 0o711), ("netns", 0o700), ("root", 0o700), ("kdat", 0o711)] {
-            make(&place.run.join(name), mode)?;
+        for name in ["kernels", "gate", "kdat"] {
+            make(&place.run.join(name))?;
         }
         Ok(place)
     }
@@ -73,35 +69,29 @@ impl Place {
         self.session(id).join("criu")
     }
 
-    pub(crate) fn netns(&self, id: &SessionId) -> PathBuf {
-        self.run.join("netns").join(id.as_str())
-    }
-
-    pub(crate) fn root(&self, id: &SessionId) -> PathBuf {
-        self.run.join("root").join(id.as_str())
+    /// Where the sockets are by which a kernel is reached. A socket's path has at most 107 bytes, so it is a short one.
+    pub(crate) fn gate(&self, id: &SessionId) -> PathBuf {
+        self.run.join("gate").join(id.as_str())
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
         self.state.join("journal")
     }
 
-    pub(crate) fn user(&self, uid: u32) -> PathBuf {
-        self.state.join("users").join(uid.to_string())
+    /// The store with all snapshots.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.state.join("store")
     }
 
-    /// A branch's own copy of the workspace. The last directory is the user's; those above can be entered by all.
-    pub(crate) fn branch_files(&self, uid: u32, id: &SessionId, name: &str) -> Result<PathBuf> {
-        let of_user = self.state.join("branches").join(uid.to_string());
-        make(&of_user, 0o711)?;
+    /// A branch's own copy of the workspace.
+    pub(crate) fn branch_files(&self, id: &SessionId, name: &str) -> PathBuf {
         // The name is for people; the id makes it unique when a name is used again.
-        Ok(of_user.join(format!("{name}-{id}")))
+        self.state.join("branches").join(format!("{name}-{id}"))
     }
 
-    /// The file by which a client of this user finds the kernel.
-    pub(crate) fn connection_file(&self, uid: u32, id: &SessionId) -> Result<PathBuf> {
-        let directory = self.run.join("users").join(uid.to_string());
-        make(&directory, 0o711)?;
-        Ok(directory.join(format!("{id}.json")))
+    /// The file by which a client finds the kernel.
+    pub(crate) fn connection_file(&self, id: &SessionId) -> PathBuf {
+        self.run.join("kernels").join(format!("{id}.json"))
     }
 }
 
@@ -110,10 +100,10 @@ pub(crate) const LOG: &str = "log";
 /// The kernel's connection file in the box.
 pub(crate) const CONNECTION: &str = "connection.json";
 
-/// A directory of root's with this mode, made if it is not there.
-pub(crate) fn make(path: &Path, mode: u32) -> Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(io_error("create", path))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io_error("set the mode of", path))
+/// A directory that nobody else can enter, made if it is not there.
+pub(crate) fn make(path: &Path) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io_error("create", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(io_error("set the mode of", path))
 }
 
 /// A new directory that belongs to a user, closed to others. It must not be there yet.

@@ -9,7 +9,7 @@ use std::path::Path;
 use jupyter_bridge::{
     ConnectionFile, InterruptMode, KernelCommand, Ports, Search, kernel_command, own_command,
 };
-use sandbox::{BOX_DIR, DeviceNode, User, as_user};
+use sandbox::{BOX_DIR, DeviceNode, User};
 
 use crate::error::{LifecycleError, Result, io_error};
 use crate::place::CONNECTION;
@@ -83,10 +83,10 @@ pub(crate) fn prepare(
         Start::Kernel { spec, own: None } => {
             // Kernelspecs are the user's files, too: their rights decide what can be read.
             let search = Search::of(&user.home, env);
-            let spec = as_user(user, || match spec {
+            let spec = match spec {
                 Some(name) => search.find(name),
                 None => search.find_default(),
-            })??;
+            }?;
             let command = kernel_command(&spec, &file, env);
             (spec.name, spec.language, spec.interrupt_mode, command)
         }
@@ -103,11 +103,10 @@ pub(crate) fn new_ports() -> Result<Ports> {
     Ok(Ports::from_array(found))
 }
 
-pub(crate) fn check_directory(user: &User, path: &Path) -> Result<()> {
+pub(crate) fn check_directory(path: &Path) -> Result<()> {
     // To read it is asked too: a directory that is closed to the user is nobody's workspace.
     let look = || fs::read_dir(path).and_then(|_| fs::metadata(path));
-    let found = as_user(user, look).map_err(LifecycleError::from)?;
-    match found {
+    match look() {
         Ok(found) if found.is_dir() && path.is_absolute() => Ok(()),
         Ok(_) => {
             Err(LifecycleError::BadRequest { detail: format!("`{}` is not a directory", path.display()) })
@@ -140,7 +139,7 @@ pub(crate) fn replace_for(path: &Path, user: &User, content: &[u8]) -> Result<()
 }
 
 /// Replaces a file in a directory that the user may write to, with the user's rights.
-pub(crate) fn replace_as(user: &User, path: &Path, content: &[u8]) -> Result<()> {
+pub(crate) fn replace_as(path: &Path, content: &[u8]) -> Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let new = path.with_extension("new");
@@ -150,5 +149,5 @@ pub(crate) fn replace_as(user: &User, path: &Path, content: &[u8]) -> Result<()>
         file.write_all(content)?;
         fs::rename(&new, path)
     };
-    as_user(user, replace)?.map_err(io_error("replace", path))
+    replace().map_err(io_error("replace", path))
 }

@@ -1,6 +1,6 @@
-//! A copy of `infinijup-box` for each version that sessions were started with.
+//! A copy of `infinijup-box`, and of the library that a session's processes load, for each version that sessions were started with.
 //!
-//! It is the first process of every box, so its file belongs to every snapshot as much as the user's Python does: CRIU opens
+//! It is the first process of every tree, so its file belongs to every snapshot as much as the user's Python does: CRIU opens
 //! it again at a restore, and refuses one of another size. An upgrade replaces the installed program; so boxes run from a copy
 //! that is named after its content and never changes.
 
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use sandbox::Program;
+use sandbox::{KEEPNAME, KEEPNAME_FILE, Program};
 
 use crate::error::{Result, io_error};
 use crate::place::make;
@@ -17,19 +17,27 @@ use crate::place::make;
 /// The program, copied below `directory` if this version of it is not there yet.
 pub(crate) fn settle(program: &Program, directory: &Path) -> Result<Program> {
     let content = fs::read(program.path()).map_err(io_error("read", program.path()))?;
-    let own = directory.join(blake3::hash(&content).to_hex().as_str());
-    let name = program.path().file_name().unwrap_or_default();
-    let (copy, new) = (own.join(name), own.join("new"));
-    make(directory, 0o711)?;
+    let mut version = blake3::Hasher::new();
+    version.update(&content).update(KEEPNAME);
+    let own = directory.join(version.finalize().to_hex().as_str());
+    let copy = own.join(program.path().file_name().unwrap_or_default());
+    make(directory)?;
     if !copy.exists() {
-        make(&own, 0o711)?;
-        let mut file = File::create(&new).map_err(io_error("create", &new))?;
-        file.write_all(&content).map_err(io_error("write", &new))?;
-        file.set_permissions(fs::Permissions::from_mode(0o755)).map_err(io_error("set the mode of", &new))?;
-        file.sync_all().map_err(io_error("sync", &new))?;
-        fs::rename(&new, &copy).map_err(io_error("rename", &new))?;
+        make(&own)?;
+        write_once(&own.join(KEEPNAME_FILE), KEEPNAME, 0o644)?;
+        // Last: who finds it finds the other, too.
+        write_once(&copy, &content, 0o755)?;
     }
     Ok(Program::find(Some(&copy))?)
+}
+
+fn write_once(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).map_err(io_error("create", &new))?;
+    file.write_all(content).map_err(io_error("write", &new))?;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(io_error("set the mode of", &new))?;
+    file.sync_all().map_err(io_error("sync", &new))?;
+    fs::rename(&new, path).map_err(io_error("rename", &new))
 }
 
 #[cfg(test)]

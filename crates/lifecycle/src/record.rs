@@ -2,12 +2,12 @@
 //!
 //! One JSON file a session, `sessions/<id>/record.json`, replaced by rename and synced, so that it is the old one or the
 //! new one. It is written *after* what it says has become true, except for the intent of an operation, which is the
-//! journal's business. Nobody but root reads it, and nothing in it comes from a user without having been checked.
+//! journal's business. Nobody but its user reads it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cas_core::ObjectId;
@@ -16,10 +16,15 @@ use jupyter_bridge::InterruptMode;
 use sandbox::User;
 use sandbox::process::Identity;
 use serde::{Deserialize, Serialize};
+use workspace::FilePolicy;
 
+use crate::bounded;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::notes::Notes;
-use crate::request::{FilePolicy, GpuWish};
+use crate::request::GpuWish;
+
+/// No record is longer: labels, sidecars and mounts are bounded when they are taken in.
+const RECORD_LIMIT: u64 = 16 << 20;
 
 /// Names a session for ever: 12 hex digits.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -121,17 +126,6 @@ pub(crate) struct KernelRecord {
     pub(crate) interrupt_mode: InterruptMode,
 }
 
-/// A file system that the box has from outside.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct MountRecord {
-    /// CRIU's name for it.
-    pub(crate) key: String,
-    /// Where it is seen.
-    pub(crate) inside: PathBuf,
-    /// What is mounted there.
-    pub(crate) source: PathBuf,
-}
-
 /// Where a session came from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct OriginRecord {
@@ -163,9 +157,13 @@ pub(crate) struct Record {
     /// Its newest snapshot, or the one it came from.
     pub(crate) head: Option<String>,
     pub(crate) origin: Option<OriginRecord>,
-    pub(crate) mounts: Vec<MountRecord>,
-    /// The first process of the box, as the host numbers it.
+    /// Where the files of the workspace really are: there, or in a directory of their own if it is a branch's.
+    pub(crate) files_at: PathBuf,
+    /// The first process of the tree, as the machine numbers it.
     pub(crate) init: Option<Identity>,
+    /// Process 1 of the box, which no snapshot contains.
+    #[serde(default)]
+    pub(crate) holder: Option<Identity>,
     pub(crate) forwarder: Option<Identity>,
     pub(crate) pasta: Option<Identity>,
     pub(crate) exit: Option<i32>,
@@ -187,10 +185,6 @@ pub(crate) struct Record {
     /// Commands that run beside the main one.
     #[serde(default)]
     pub(crate) sidecars: Vec<Vec<OsString>>,
-    /// Mounts that it had before a restart. Another file system of the machine may be mounted since, and older snapshots name
-    /// theirs.
-    #[serde(default)]
-    pub(crate) earlier_mounts: Vec<Vec<MountRecord>>,
     /// What others noted about it. Like the name, it can change while an operation has hold of the session, so the copy of an
     /// operation may be old; [`crate::engine::Engine::save`] knows.
     #[serde(default)]
@@ -209,36 +203,16 @@ impl Record {
             .transpose()
     }
 
-    /// Where a mount of the box comes from.
-    pub(crate) fn mount(&self, key: &str) -> Option<&MountRecord> {
-        self.mounts.iter().find(|mount| mount.key == key)
+    /// The commits that it names.
+    pub(crate) fn commits_mut(&mut self) -> Vec<&mut String> {
+        self.head.iter_mut().chain(self.origin.iter_mut().map(|origin| &mut origin.commit)).collect()
     }
 
-    /// Has these mounts from now on; the others are remembered.
-    pub(crate) fn set_mounts(&mut self, mounts: Vec<MountRecord>) {
-        self.earlier_mounts.retain(|earlier| *earlier != mounts);
-        let old = std::mem::replace(&mut self.mounts, mounts);
-        if !old.is_empty() && old != self.mounts {
-            self.earlier_mounts.push(old);
-        }
-    }
-
-    /// The mounts of a snapshot in which CRIU's names for them are these: those of now, or those of before some restart.
-    pub(crate) fn mounts_named(&self, names: &BTreeMap<String, PathBuf>) -> Option<&[MountRecord]> {
-        let fits = |mounts: &&Vec<MountRecord>| {
-            mounts.len() == names.len()
-                && mounts.iter().all(|mount| names.get(&mount.key) == Some(&mount.inside))
-        };
-        std::iter::once(&self.mounts).chain(self.earlier_mounts.iter().rev()).find(fits).map(Vec::as_slice)
-    }
-
-    /// Where this mount comes from, from now on.
-    pub(crate) fn set_source(&mut self, key: &str, source: &Path) {
-        for mount in self.mounts.iter_mut().chain(self.earlier_mounts.iter_mut().flatten()) {
-            if mount.key == key {
-                source.clone_into(&mut mount.source);
-            }
-        }
+    /// The box, if the session is in one and runs.
+    pub(crate) fn living_holder(&self, action: &'static str) -> Result<Identity> {
+        self.holder.filter(|_| self.state == SessionState::Running).ok_or_else(|| {
+            LifecycleError::WrongState { session: self.name.clone(), state: self.state.as_str(), action }
+        })
     }
 
     /// Takes over what can change while somebody works with a copy.
@@ -248,7 +222,7 @@ impl Record {
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).map_err(io_error("read", path))?;
+        let bytes = bounded::read_small(path, RECORD_LIMIT).map_err(io_error("read", path))?;
         serde_json::from_slice(&bytes).map_err(|error| LifecycleError::DamagedRecord {
             path: path.to_owned(),
             detail: error.to_string(),
@@ -260,13 +234,24 @@ impl Record {
     }
 }
 
+/// The text of what is to be at `path`.
+pub(crate) fn json(path: &Path, value: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(value)
+        .map_err(|error| LifecycleError::Bug(format!("cannot write `{}`: {error}", path.display())))
+}
+
 /// Replaces a file by rename, durably.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let bytes = serde_json::to_vec_pretty(value)
-        .map_err(|error| LifecycleError::Bug(format!("cannot write `{}`: {error}", path.display())))?;
+    let bytes = json(path, value)?;
     let new = path.with_extension("new");
     let directory = path.parent().unwrap_or(Path::new("/"));
-    let mut file = fs::File::create(&new).map_err(io_error("create", &new))?;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
+        .map_err(io_error("create", &new))?;
     std::io::Write::write_all(&mut file, &bytes).map_err(io_error("write", &new))?;
     file.sync_all().map_err(io_error("sync", &new))?;
     fs::rename(&new, path).map_err(io_error("rename", &new))?;
@@ -277,45 +262,13 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn mounts(names: &[(&str, &str)]) -> Vec<MountRecord> {
-        let one = |(key, path): &(&str, &str)| MountRecord {
-            key: (*key).to_owned(),
-            inside: path.into(),
-            source: path.into(),
-        };
-        names.iter().map(one).collect()
-    }
-
-    fn names(names: &[(&str, &str)]) -> BTreeMap<String, PathBuf> {
-        names.iter().map(|(key, path)| ((*key).to_owned(), PathBuf::from(path))).collect()
-    }
-
-    #[test]
-    fn a_snapshot_of_before_a_restart_finds_its_mounts() {
-        let old = [("box", "/run/box"), ("m0", "/boot"), ("m1", "/home")];
-        let new = [("box", "/run/box"), ("m0", "/home")];
-        let mut record: Record = serde_json::from_str(OLD).unwrap();
-        record.mounts = mounts(&old);
-        record.set_mounts(mounts(&new));
-        record.set_mounts(mounts(&new));
-        assert_eq!(record.earlier_mounts, [mounts(&old)]);
-        assert_eq!(record.mounts_named(&names(&old)).unwrap(), mounts(&old));
-        assert_eq!(record.mounts_named(&names(&new)).unwrap(), mounts(&new));
-        assert!(record.mounts_named(&names(&new[..1])).is_none());
-        record.set_source("box", Path::new("/elsewhere"));
-        let old = record.mounts_named(&names(&old)).unwrap().to_vec();
-        assert_eq!(old[0].source, Path::new("/elsewhere"));
-        record.set_mounts(old.clone());
-        assert_eq!((&record.mounts, record.earlier_mounts.len()), (&old, 1));
-    }
-
     /// As it was written before sessions had GPUs, labels and restarts.
     const OLD: &str = r#"{"id": "0123456789ab", "name": "a", "owner": {"uid": 0, "gid": 0, "groups": [], "name": "root",
         "home": "/root", "shell": "/bin/sh"}, "state": "running", "command": ["a"], "cwd": "/",
         "created": "2026-11-15T09:12:09Z", "network": "private", "outside": false, "workspace": "/",
         "files": {"policy": "open"}, "memory_limit": null, "pids_limit": null,
         "kernel": {"spec": "python3", "connection_file": "/c", "ports": [[1, 2]]}, "thread": "a", "head": null,
-        "origin": null, "mounts": [], "init": null, "forwarder": null, "pasta": null, "exit": null}"#;
+        "origin": null, "files_at": "/", "init": null, "forwarder": null, "pasta": null, "exit": null}"#;
 
     #[test]
     fn an_old_record_is_read() {

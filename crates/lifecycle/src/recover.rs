@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::{Wanted, explain};
@@ -36,8 +35,6 @@ const WORKER_LIMIT: Duration = Duration::from_secs(120);
 impl Engine {
     pub(crate) fn recover(&self) -> Result<Recovery> {
         let mut recovery = Recovery::default();
-        // Roots stand only while a box is made. Nobody makes one now, and what is mounted there is all of `/`.
-        sandbox::unmount_all(&self.inner.place.run.join("root"))?;
         for (id, entry, line) in self.inner.journal.pending()? {
             let record = self.records().get(&id).cloned();
             let outcome = match (record, line) {
@@ -75,6 +72,10 @@ impl Engine {
             if matches!(line.phase, Phase::Dumping { .. }) {
                 self.back_from_notes(&line.notes)?;
             }
+        }
+        for holder in sandbox::holders_of(&self.inner.place.box_dir(id))? {
+            let _gone = holder.signal(Signal::KILL);
+            holder.wait_gone(WORKER_LIMIT);
         }
         if let Some(cgroup) = sandbox::Cgroup::open(id.as_str())? {
             cgroup.kill(WORKER_LIMIT)?;
@@ -164,13 +165,12 @@ impl Engine {
         entry: Entry,
     ) -> Result<String> {
         let name = record.name.clone();
-        let root = Caller::by_uid(0)?;
-        let store = self.inner.stores.open(record.owner.uid)?;
+        let store = self.inner.store.open()?;
         record.head = Some(safe.to_owned());
         let (target, safe) = (store.resolve(commit)?, store.resolve(safe)?);
         let mut steps = Steps::new(&NoWatch);
         entry.enter(&Phase::Restoring { commit: target.to_string(), safe: safe.to_string(), files })?;
-        let aim = self.aim(&root, &record, &store, target, true, &mut steps).and_then(|aim| {
+        let aim = self.aim(&record, &store, target, true, &mut steps).and_then(|aim| {
             let commit = aim.commit.short();
             let placed = self.place_gpus(&record, &commit, aim.gpu.as_ref(), Wanted::default())?;
             Ok((aim, placed))
@@ -210,8 +210,7 @@ impl Engine {
 
     /// A commit that was made, and whose session was not told any more, is the one that the next is made from.
     fn catch_up(&self, record: &mut Record) -> Result<()> {
-        let head =
-            self.inner.stores.open(record.owner.uid)?.head(&record.thread)?.map(|head| head.to_string());
+        let head = self.inner.store.open()?.head(&record.thread)?.map(|head| head.to_string());
         if head.is_some() && head != record.head {
             record.head = head;
             self.save(record)?;
@@ -226,7 +225,7 @@ impl Engine {
             return Ok(());
         }
         if record.init.is_some_and(|init| init.is_alive()) {
-            self.make_network(&mut record)?;
+            self.open_network(&mut record);
             self.forward(&mut record)?;
             self.save(&record)?;
             self.running(&record);

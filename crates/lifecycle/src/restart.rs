@@ -11,9 +11,9 @@
 use manifest::CommitReason;
 use sandbox::forget_exit;
 
-use crate::caller::Caller;
+use crate::bounded;
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result};
+use crate::error::{LifecycleError, Result, io_error};
 use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::place::CONNECTION;
@@ -26,14 +26,8 @@ use crate::view::SessionView;
 
 impl Engine {
     /// Ends the processes of a session, if it has any, and runs a command in it anew.
-    pub fn restart(
-        &self,
-        caller: &Caller,
-        which: &str,
-        request: &RestartRequest,
-        watch: &dyn Watch,
-    ) -> Result<SessionView> {
-        let (_held, mut record) = self.hold(caller, which, Doing::Restart)?;
+    pub fn restart(&self, which: &str, request: &RestartRequest, watch: &dyn Watch) -> Result<SessionView> {
+        let (_held, mut record) = self.hold(which, Doing::Restart)?;
         let mut steps = Steps::new(watch);
         can_be_restarted(&record, &request.start)?;
         let kept = |spec: &str| self.kept_connection(&record, spec);
@@ -42,7 +36,7 @@ impl Engine {
             && record.origin.is_none()
         {
             // A branch sees a copy of its own there; whether it can be entered is found out inside.
-            check_directory(&record.owner, cwd)?;
+            check_directory(cwd)?;
         }
         let (gpus, devices) = self.gpus_for(&record.gpu_wish, &record.owner)?;
         if request.snapshot && record.state == SessionState::Running {
@@ -57,6 +51,7 @@ impl Engine {
         let entry = self.inner.journal.begin(&record.id, &Phase::Restarting)?;
         steps.run("end the old processes", || self.end_with_grace(&record, request.grace))?;
         record.init = None;
+        record.holder = None;
         record.exit = None;
         record.gpus = gpus;
         record.gpu_trouble = None;
@@ -87,13 +82,15 @@ impl Engine {
 
     fn launch_again(&self, record: &mut Record, prepared: Prepared, steps: &mut Steps<'_>) -> Result<()> {
         let box_dir = self.inner.place.box_dir(&record.id);
-        forget_exit(&record.owner, &box_dir)?;
+        forget_exit(&box_dir)?;
+        let log = self.inner.place.log(&record.id);
+        bounded::open_to_append(&log).map_err(io_error("open", &log))?;
         if let Some(kernel) = &prepared.kernel {
             let content = kernel.connection.inside.to_json();
-            replace_as(&record.owner, &box_dir.join(CONNECTION), content.as_bytes())?;
+            replace_as(&box_dir.join(CONNECTION), content.as_bytes())?;
         }
         steps.run("launch", || {
-            self.renew_network(record)?;
+            self.close_network(record);
             self.run_box(record, prepared)
         })?;
         self.ready(record, steps)

@@ -7,37 +7,32 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cas_core::ObjectId;
 use checkpoint_criu::images::{FileKind, Images, rewrite};
-use checkpoint_criu::{Event, ExternalMount, Hooks, RestoreOptions, Runner};
+use checkpoint_criu::{Event, Habitat, Hooks, RestoreOptions};
 use manifest::host::{Verdict, compare};
 use manifest::snapshot::HostSection;
 use manifest::{Commit, Snapshot};
+use sandbox::BOX_DIR;
 use sandbox::process::Identity;
-use sandbox::{BOX_DIR, DeviceNode, NetworkNamespace, Root, User, as_user};
+use workspace::Listing;
 
 use crate::attach::runner_beside;
-use crate::caller::Caller;
-use crate::dump::NETWORK_KEY;
+use crate::bounded;
+use crate::credentials;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{GpuAim, Placed, in_manifest};
 use crate::history::{UserStore, Using};
 use crate::journal::Entry;
 use crate::materialise::lay_out;
-use crate::mounts;
 use crate::place::LOG;
-use crate::record::{MountRecord, Network, Record};
+use crate::record::Record;
 use crate::staging::{PlainImages, Staged};
 use crate::steps::{StepProgress, Steps, Watch};
-use crate::trust::{self, Expectations, ExpectedMount};
-use crate::workspace::Listing;
-
-/// How long what a failed restore left behind may take to end.
-const KILL_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long the ids of processes that have ended may take to be free.
 const PIDS_LIMIT: Duration = Duration::from_secs(10);
@@ -47,8 +42,6 @@ pub(crate) struct Aim {
     pub(crate) commit: ObjectId,
     pub(crate) files: Listing,
     pub(crate) images: PlainImages,
-    /// What is mounted in it from outside.
-    pub(crate) mounts: Vec<MountRecord>,
     /// What it has on GPUs.
     pub(crate) gpu: Option<GpuAim>,
     /// What the images are kept under.
@@ -61,7 +54,6 @@ impl Engine {
     /// Finds a snapshot and sees whether it may and can be restored into this session.
     pub(crate) fn aim(
         &self,
-        caller: &Caller,
         record: &Record,
         store: &UserStore,
         commit: ObjectId,
@@ -70,23 +62,23 @@ impl Engine {
     ) -> Result<Aim> {
         let using = store.using(commit)?;
         let (head, snapshot) = store.load(&commit)?;
-        if !caller.is_root() {
-            self.inner.sealer.check(record.owner.uid, &commit.to_string())?;
+        // Made elsewhere, it is a foreign program: its owner may want it all the same, but nobody gives it to root's daemon.
+        if !force || self.inner.user.uid == 0 {
+            self.inner.sealer.check(&commit.to_string())?;
         }
         let gpu = GpuAim::of(&snapshot)?;
         self.check_host(&commit, &snapshot, force)?;
         let watch = steps.watch();
         let images =
             steps.run("lay out images", || self.images_of(store, &head, &commit, &snapshot, watch))?;
-        let mounts = steps.run("check images", || {
-            let mounts = mounts::settle(record, &commit, &snapshot, images.path())?;
-            let expected = expectations(record, &mounts);
-            trust::drop_stale_nodes(images.path(), &record.owner, &expected)?;
-            trust::check_images(images.path(), &record.owner, &expected)?;
-            Ok(mounts)
-        })?;
+        if record.attached {
+            // What CRIU restores into a box has that box's rights; out here it has root's.
+            steps.run("check images", || Ok(image_trust::check_images(images.path(), &record.owner)?))?;
+        } else {
+            credentials::check(images.path(), &record.owner)?;
+        }
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
-        Ok(Aim { commit, files, images, mounts, gpu, key: head.snapshot.to_string(), _using: using })
+        Ok(Aim { commit, files, images, gpu, key: head.snapshot.to_string(), _using: using })
     }
 
     /// Plain images: those that are still there from the dump, or laid out from the store.
@@ -159,13 +151,10 @@ impl Engine {
                 self.forward(record)
             }
             Err(error) => {
-                // One without a box is in no cgroup.
+                // What cannot be ended is found again by the next attempt, which begins with the same call.
                 let _still_there = self.end_tree(record);
-                if let Ok(Some(cgroup)) = sandbox::Cgroup::open(record.id.as_str()) {
-                    // What cannot be ended is found again by the next attempt, which begins with the same call.
-                    let _still_there = cgroup.kill(KILL_LIMIT);
-                }
                 record.init = None;
+                record.holder = None;
                 Err(error)
             }
         }
@@ -179,69 +168,51 @@ impl Engine {
         placed: &Placed,
     ) -> Result<Identity> {
         let (criu, kdat) = self.criu()?;
-        let place = &self.inner.place;
-        let cgroup = self.cgroup(record)?;
-        let leftover = !cgroup.processes().is_empty();
-        if leftover && !cgroup.kill(KILL_LIMIT)? {
-            return Err(LifecycleError::Bug(format!("processes of session {} do not end", record.id)));
-        }
+        // What an attempt that was cut short has left.
+        self.end_tree(record)?;
         let rewritten = self.own_paths(record, images)?;
         let images = rewritten.as_ref().map_or(images, |staged| staged.path());
-        let (root, network) = if record.attached {
+        let log_dir = self.inner.place.criu_log(&record.id);
+        let (runner, habitat) = if record.attached {
             wait_for_pids(images)?;
-            (None, None)
+            let (_, notes) = self.criu_for_host()?;
+            (runner_beside(&self.inner.program, &record.owner, notes), Habitat::Host)
         } else {
-            self.renew_network(record)?;
-            // Of the processes that are gone. Those that come must be able to say how they end.
-            sandbox::forget_exit(&record.owner, &place.box_dir(&record.id))?;
-            self.lengthen_log(record, images)?;
-            let network = match record.network {
-                Network::Private => {
-                    let netns = NetworkNamespace::open(&place.netns(&record.id))?;
-                    Some((NETWORK_KEY.to_owned(), netns.fd()?))
-                }
-                Network::Host => None,
-            };
-            (Some(Root::at(&place.root(&record.id))?), network)
+            let holder = self.box_for(record, images, placed)?;
+            self.criu_in_box(holder, kdat, images, &log_dir)
         };
         let options = RestoreOptions {
             images: images.to_owned(),
-            log_dir: place.criu_log(&record.id),
-            root: root.as_ref().map(|root| root.path().to_owned()),
-            mounts: record
-                .mounts
-                .iter()
-                .map(|mount| ExternalMount { key: mount.key.clone(), path: mount.source.clone() })
-                .collect(),
-            network,
+            log_dir,
+            habitat,
             file_locks,
             unix_sockets: false,
             shell_job: record.attached,
             time_limit: self.inner.config.criu_limit,
-            // In the session's cgroup, so that the processes are born there, and found there if we end in between.
-            runner: match record.attached {
-                true => runner_beside(&self.inner.program, &record.owner, kdat),
-                false => {
-                    Runner(sandbox::real_ids_runner(&self.inner.program, &record.owner, kdat, Some(&cgroup)))
-                }
-            },
+            runner,
         };
-        let mut hooks = RestoreHooks {
-            user: &record.owner,
-            expected: expectations(record, &record.mounts),
-            // Images carry the nodes of the GPUs that the session had then.
-            nodes: (!record.attached).then_some(placed.nodes.as_slice()),
-            pid: None,
-            worker: None,
-            failure: None,
-        };
+        let mut hooks = RestoreHooks { engine: self, record, images, pid: None, worker: None, failure: None };
         let restored = criu.restore(&options, &mut hooks);
         if let Some(failure) = hooks.failure {
             return Err(failure);
         }
         let pid = restored?.pid;
-        Identity::of(pid)?
-            .ok_or_else(|| LifecycleError::Bug(format!("process {pid} was restored and was gone at once")))
+        let root = match record.holder {
+            Some(holder) => sandbox::root_of(holder)?,
+            None => Identity::of(pid)?,
+        };
+        root.ok_or_else(|| LifecycleError::Bug(format!("process {pid} was restored and was gone at once")))
+    }
+
+    /// A new box for the tree in `images`, with what the old one had beside the tree.
+    fn box_for(&self, record: &mut Record, images: &Path, placed: &Placed) -> Result<Identity> {
+        self.close_network(record);
+        // Of the processes that are gone. Those that come must be able to say how they end.
+        sandbox::forget_exit(&self.inner.place.box_dir(&record.id))?;
+        self.lengthen_log(record, images)?;
+        let launched = self.make_box(record, None, placed.nodes.clone(), Some(images))?;
+        self.fill_box(launched.holder, images)?;
+        Ok(launched.holder)
     }
 
     /// Images in which the files that the session has private copies of lead to those; `None` if it has none.
@@ -288,7 +259,7 @@ impl Engine {
         }
         let path = self.inner.place.log(&record.id);
         let wanted = wanted.unwrap_or(0);
-        as_user(&record.owner, || lengthen(&path, wanted))?.map_err(io_error("lengthen", &path))
+        lengthen(&path, wanted).map_err(io_error("lengthen", &path))
     }
 }
 
@@ -305,30 +276,12 @@ fn wait_for_pids(images: &Path) -> Result<()> {
 }
 
 fn lengthen(path: &Path, wanted: u64) -> std::io::Result<()> {
-    let log = fs::OpenOptions::new().append(true).create(true).open(path)?;
+    let log = bounded::open_to_append(path)?;
     if log.metadata()?.len() < wanted { log.set_len(wanted) } else { Ok(()) }
 }
 
-/// What the images of this session, with these mounts, may ask for.
-pub(crate) fn expectations(record: &Record, mounts: &[MountRecord]) -> Expectations {
-    Expectations {
-        mounts: mounts
-            .iter()
-            .map(|mount| ExpectedMount {
-                key: mount.key.clone(),
-                inside: mount.inside.clone(),
-                source: mount.source.clone(),
-            })
-            .collect(),
-        network: (!record.attached && record.network == Network::Private).then(|| NETWORK_KEY.to_owned()),
-        root: PathBuf::from("/"),
-        boxed: !record.attached,
-        devices: sandbox::host_nodes(Path::new("/dev")),
-    }
-}
-
-/// Connections of the images that are closed by a restore, for people. Those of a kernel's clients are left out: they connect
-/// again by themselves.
+/// Connections of the images that are closed by a restore, for people. Those to a kernel, of its clients and of its own (ipykernel 7
+/// has one), are left out: they are made again by themselves.
 pub(crate) fn closed_connections(images: &Path, record: &Record) -> Result<Vec<String>> {
     let of_kernel = |port: u32| {
         let mut ports = record.kernel.iter().flat_map(|kernel| &kernel.ports);
@@ -340,6 +293,7 @@ pub(crate) fn closed_connections(images: &Path, record: &Record) -> Result<Vec<S
             && socket.is_established()
             && let Some(address) = socket.destination()
             && !of_kernel(socket.src_port)
+            && !(address.is_loopback() && of_kernel(socket.dst_port))
         {
             closed.push(format!("{address}:{}", socket.dst_port));
         }
@@ -349,11 +303,14 @@ pub(crate) fn closed_connections(images: &Path, record: &Record) -> Result<Vec<S
     Ok(closed)
 }
 
-/// Looks at what CRIU really made, while it is still stopped: a path may have been exchanged after the images were checked.
+/// What is done when CRIU has made the processes and before they run.
+///
+/// In a box, the numbers of new processes are set to go on where the tree's end. Outside, what was made is looked at: a path may
+/// have been exchanged after the images were checked.
 struct RestoreHooks<'a> {
-    user: &'a User,
-    expected: Expectations,
-    nodes: Option<&'a [DeviceNode]>,
+    engine: &'a Engine,
+    record: &'a Record,
+    images: &'a Path,
     pid: Option<i32>,
     worker: Option<i32>,
     failure: Option<LifecycleError>,
@@ -373,18 +330,19 @@ impl Hooks for RestoreHooks<'_> {
             (Event::PreResume, Some(pid)) => pid,
             _ => return Ok(()),
         };
-        let settled = trust::check_restored(pid, self.user, &self.expected).and_then(|()| match self.nodes {
-            Some(nodes) => Ok(sandbox::settle_devices(pid, nodes)?),
-            None => Ok(()),
-        });
-        match settled {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let text = error.to_string();
-                // CRIU would let them run whatever is answered here
-                self.failure = Some(trust::end_refused(pid, self.worker).err().unwrap_or(error));
-                Err(text)
-            }
-        }
+        let settled = match self.record.holder {
+            Some(holder) => self.engine.count_on(holder, self.images),
+            None => image_trust::check_restored(pid, &self.record.owner).map_err(LifecycleError::from),
+        };
+        settled.map_err(|error| {
+            let text = error.to_string();
+            // CRIU would let them run whatever is answered here
+            let ended = match self.record.holder {
+                Some(_) => self.engine.end_tree(self.record),
+                None => image_trust::end_refused(pid, self.worker).map_err(LifecycleError::from),
+            };
+            self.failure = Some(ended.err().unwrap_or(error));
+            text
+        })
     }
 }

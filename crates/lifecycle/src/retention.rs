@@ -25,9 +25,8 @@ impl Engine {
     /// After something was done by a session's policy: [`Engine::retain`], and gc when enough waits for it.
     pub fn tidy(&self, session: &SessionId) -> Result<ForgetOutcome> {
         let outcome = self.retain(session)?;
-        let owner = self.records().get(session).map(|record| record.owner.uid);
-        if let Some(uid) = owner.filter(|_| !outcome.forgotten.is_empty()) {
-            let store = self.inner.stores.open(uid)?;
+        if !outcome.forgotten.is_empty() {
+            let store = self.inner.store.open()?;
             if store.forgotten_and_there()? >= WAITING {
                 store.gc(&Silent)?;
             }
@@ -42,7 +41,7 @@ impl Engine {
         let (Some(keep), Some(head)) = (record.notes.policy.keep, record.head_id()?) else {
             return Ok(ForgetOutcome::default());
         };
-        let store = self.inner.stores.open(record.owner.uid)?;
+        let store = self.inner.store.open()?;
         // A name that leads to a commit is somebody's wish to have it.
         let named: BTreeSet<ObjectId> =
             store.threads()?.into_iter().chain(store.tags()?).map(|(_, commit)| commit).collect();
@@ -58,7 +57,7 @@ impl Engine {
         if surplus.is_empty() {
             return Ok(ForgetOutcome::default());
         }
-        self.forget_now(&store, record.owner.uid, &surplus, false)
+        self.forget_now(&store, &surplus, false)
     }
 }
 

@@ -11,8 +11,8 @@ use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use manifest::CommitReason;
 use sandbox::process::Identity;
+use workspace::{CaptureRequest, FilePolicy, Listing, Plan, PutBack};
 
-use crate::caller::Caller;
 use crate::dump::{DumpPlan, places};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
@@ -21,13 +21,12 @@ use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::record::{Record, SessionState};
-use crate::request::{Along, FilePolicy, RollbackRequest};
+use crate::request::{Along, RollbackRequest};
 use crate::restore::{Aim, closed_connections};
 use crate::snapshot::{Kept, Why};
 use crate::steps::{NoWatch, StepProgress, Steps, Watch};
 use crate::view::RollbackOutcome;
 use crate::watch::EventKind;
-use crate::workspace::{self, CaptureRequest, Listing, Plan, PutBack};
 
 /// A session's name means its own thread, also where a thread of an earlier session has the same name.
 fn in_own_words(record: &Record, to: &str) -> String {
@@ -117,24 +116,23 @@ impl Engine {
     /// Puts a session back to a snapshot.
     pub fn rollback(
         &self,
-        caller: &Caller,
         which: &str,
         request: &RollbackRequest,
         watch: &dyn Watch,
     ) -> Result<RollbackOutcome> {
         let along = Along { notebook: request.notebook.clone(), ..Along::default() };
         along.check()?;
-        let (_held, mut record) = self.hold(caller, which, Doing::Rollback)?;
+        let (_held, mut record) = self.hold(which, Doing::Rollback)?;
         let mut steps = Steps::new(watch);
         let given_up = match self.mend(&mut record) {
             // What the driver has lost cannot be kept. Whoever forces a way back gives it up.
             Err(error @ LifecycleError::GpuStuck { .. }) if request.force => Some(explain(&error)),
             mended => mended.map(|()| None)?,
         };
-        let store = self.inner.stores.open(record.owner.uid)?;
+        let store = self.inner.store.open()?;
         let target = store.resolve(&in_own_words(&record, &request.to))?;
         check_ancestry(&record, &store, &target, request.force)?;
-        let aim = self.aim(caller, &record, &store, target, request.force, &mut steps)?;
+        let aim = self.aim(&record, &store, target, request.force, &mut steps)?;
         let files = steps.run("check files", || self.plan_files(&record, &store, &aim, request))?;
         let wanted = Wanted { wish: None, force: request.force, ends: record.init.map(|init| init.pid) };
         let placed = self.place_gpus(&record, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
@@ -327,12 +325,11 @@ impl Engine {
         self.inner.stages.forget(&aim.key);
         record.init = None;
         record.head = Some(safe.commit.to_string());
-        let root = Caller::by_uid(0)?;
         let back = if aim.commit == safe.commit {
             None
         } else {
             let mut quiet = Steps::new(&NoWatch);
-            self.aim(&root, record, store, safe.commit, true, &mut quiet)
+            self.aim(record, store, safe.commit, true, &mut quiet)
                 .and_then(|aim| {
                     let commit = aim.commit.short();
                     let placed = self.place_gpus(record, &commit, aim.gpu.as_ref(), Wanted::default())?;
@@ -373,7 +370,6 @@ impl Engine {
                 steps.warn(format!("`{}` was left as it is: {reason}", path.display()));
             }
         }
-        record.set_mounts(aim.mounts.clone());
         self.restore_processes(record, aim.images.path(), true, &to.placed, entry, steps)
     }
 
@@ -428,7 +424,7 @@ impl Engine {
             &captured.workspace,
             &captured.outside,
         )?;
-        Listing::of_snapshot(store.store(), &snapshot)
+        Ok(Listing::of_snapshot(store.store(), &snapshot)?)
     }
 
     /// The commit that says that the session went back. Its state is that of the target: nothing is stored twice.
@@ -440,12 +436,12 @@ impl Engine {
             && store.commit_of(&head)?.parents == [safe.commit, aim.commit]
         {
             // It was written, and then the daemon was killed.
-            self.inner.sealer.seal(record.owner.uid, &head.to_string())?;
+            self.inner.sealer.seal(&head.to_string())?;
             return Ok(head);
         }
         let on = (record.id.as_str(), record.thread.as_str());
         let (commit, _) = store.commit_rollback(on, &safe.commit, &aim.commit, &record.owner)?;
-        self.inner.sealer.seal(record.owner.uid, &commit.to_string())?;
+        self.inner.sealer.seal(&commit.to_string())?;
         Ok(commit)
     }
 }

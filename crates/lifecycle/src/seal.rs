@@ -1,12 +1,11 @@
-//! The mark that says: this installation took this snapshot, of a session of this user.
+//! The mark that says: this installation took this snapshot.
 //!
-//! Snapshots travel: a store can be copied, exported and imported. To the daemon, a snapshot from elsewhere is a program that
-//! asks to be run with root's help. So each snapshot that the daemon takes is sealed with a key that never leaves the machine,
-//! over the commit (which, being a hash, stands for everything in it) and the owner. Without a seal nobody but root may
-//! restore it.
+//! Snapshots travel: a store can be copied, exported and imported. A snapshot from elsewhere is a foreign program. So each
+//! snapshot that the daemon takes is sealed with a key that never leaves the machine, over the commit (which, being a hash,
+//! stands for everything in it). Without a seal it is restored only when its owner says so, and never by root's daemon.
 //!
-//! `seal.key` holds 32 random bytes, readable by root only, made once. A seal is one small file per commit in
-//! `users/UID/seals/`, spread over 256 directories; making and checking one does not depend on how many there are.
+//! `seal.key` holds 32 random bytes, readable by its user only, made once. A seal is one small file per commit in
+//! `seals/`, spread over 256 directories; making and checking one does not depend on how many there are.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,12 +22,12 @@ const PURPOSE: &[u8] = b"infinijup snapshot seal, version 1\0";
 /// Makes and checks seals.
 pub(crate) struct Sealer {
     key: [u8; KEY_LEN],
-    users: PathBuf,
+    seals: PathBuf,
 }
 
 impl std::fmt::Debug for Sealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sealer").field("users", &self.users).finish_non_exhaustive()
+        f.debug_struct("Sealer").field("seals", &self.seals).finish_non_exhaustive()
     }
 }
 
@@ -43,64 +42,64 @@ impl Sealer {
                 read_key(&path)?.ok_or_else(|| damaged(&path, "it vanished while it was made"))?
             }
         };
-        Ok(Self { key, users: state.join("users") })
+        Ok(Self { key, seals: state.join("seals") })
     }
 
-    /// Seals a commit for a user. Durable when it returns.
-    pub(crate) fn seal(&self, uid: u32, commit: &str) -> Result<()> {
-        let path = self.path(uid, commit).ok_or_else(|| not_sealed(uid, commit))?;
-        let directory = path.parent().unwrap_or(&self.users);
+    /// Seals a commit. Durable when it returns.
+    pub(crate) fn seal(&self, commit: &str) -> Result<()> {
+        let path = self.path(commit).ok_or_else(|| not_sealed(commit))?;
+        let directory = path.parent().unwrap_or(&self.seals);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
             .map_err(io_error("create", directory))?;
-        write_new(&path, self.mark(uid, commit).as_bytes(), true)?;
+        write_new(&path, self.mark(commit).as_bytes(), true)?;
         for directory in path.ancestors().skip(1).take(2) {
             sync_directory(directory)?;
         }
         Ok(())
     }
 
-    /// Refuses a commit that was not sealed here for this user.
-    pub(crate) fn check(&self, uid: u32, commit: &str) -> Result<()> {
-        let refused = || not_sealed(uid, commit);
-        let path = self.path(uid, commit).ok_or_else(refused)?;
+    /// Refuses a commit that was not sealed here.
+    pub(crate) fn check(&self, commit: &str) -> Result<()> {
+        let refused = || not_sealed(commit);
+        let path = self.path(commit).ok_or_else(refused)?;
         let found = match read_exactly(&path) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
             other => other.map_err(io_error("read", &path))?,
         };
         let found = found.ok_or_else(refused)?;
         // comparing two `blake3::Hash` takes the same time wherever they differ
-        if blake3::Hash::from_bytes(found) == self.mark(uid, commit) { Ok(()) } else { Err(refused()) }
+        if blake3::Hash::from_bytes(found) == self.mark(commit) { Ok(()) } else { Err(refused()) }
     }
 
     /// Takes a seal away, when its commit is gone.
-    pub(crate) fn remove(&self, uid: u32, commit: &str) -> Result<()> {
-        let Some(path) = self.path(uid, commit) else { return Ok(()) };
+    pub(crate) fn remove(&self, commit: &str) -> Result<()> {
+        let Some(path) = self.path(commit) else { return Ok(()) };
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
             _ => Ok(()),
         }
     }
 
-    fn mark(&self, uid: u32, commit: &str) -> blake3::Hash {
+    fn mark(&self, commit: &str) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        hasher.update(PURPOSE).update(&uid.to_le_bytes()).update(commit.as_bytes());
+        hasher.update(PURPOSE).update(commit.as_bytes());
         hasher.finalize()
     }
 
     /// Where the seal of a commit is; `None` if this is no id of a commit.
-    fn path(&self, uid: u32, commit: &str) -> Option<PathBuf> {
+    fn path(&self, commit: &str) -> Option<PathBuf> {
         let plain = (16..=128).contains(&commit.len())
             && commit.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         let (shard, rest) = commit.split_at_checked(2).filter(|_| plain)?;
-        Some(self.users.join(uid.to_string()).join("seals").join(shard).join(rest))
+        Some(self.seals.join(shard).join(rest))
     }
 }
 
-fn not_sealed(uid: u32, commit: &str) -> LifecycleError {
-    LifecycleError::NotSealed { commit: commit.to_owned(), uid }
+fn not_sealed(commit: &str) -> LifecycleError {
+    LifecycleError::NotSealed { commit: commit.to_owned() }
 }
 
 fn damaged(path: &Path, detail: &str) -> LifecycleError {
@@ -167,7 +166,7 @@ fn write_new(path: &Path, content: &[u8], replace: bool) -> Result<()> {
     written.map_err(io_error("write", path))
 }
 
-fn sync_directory(path: &Path) -> Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(io_error("sync", path))
 }
 
@@ -185,31 +184,30 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_here_for_this_user_passes_and_nothing_else() {
+    fn what_was_sealed_here_passes_and_nothing_else() {
         let state = tempfile::tempdir().unwrap();
         let sealer = Sealer::open(state.path()).unwrap();
-        refused(sealer.check(1000, COMMIT));
-        sealer.seal(1000, COMMIT).unwrap();
-        sealer.check(1000, COMMIT).unwrap();
-        sealer.seal(1000, COMMIT).unwrap();
-        refused(sealer.check(1001, COMMIT));
-        refused(sealer.check(1000, &COMMIT.replace('3', "4")));
-        // another user's seal, copied
-        let from = sealer.path(1000, COMMIT).unwrap();
-        let to = sealer.path(1001, COMMIT).unwrap();
+        refused(sealer.check(COMMIT));
+        sealer.seal(COMMIT).unwrap();
+        sealer.check(COMMIT).unwrap();
+        sealer.seal(COMMIT).unwrap();
+        let other = COMMIT.replace('3', "4");
+        refused(sealer.check(&other));
+        // another commit's seal, copied
+        let (from, to) = (sealer.path(COMMIT).unwrap(), sealer.path(&other).unwrap());
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(from, to).unwrap();
-        refused(sealer.check(1001, COMMIT));
-        sealer.remove(1000, COMMIT).unwrap();
-        sealer.remove(1000, COMMIT).unwrap();
-        refused(sealer.check(1000, COMMIT));
+        refused(sealer.check(&other));
+        sealer.remove(COMMIT).unwrap();
+        sealer.remove(COMMIT).unwrap();
+        refused(sealer.check(COMMIT));
     }
 
     #[test]
     fn the_key_stays_and_is_closed() {
         let state = tempfile::tempdir().unwrap();
-        Sealer::open(state.path()).unwrap().seal(7, COMMIT).unwrap();
-        Sealer::open(state.path()).unwrap().check(7, COMMIT).unwrap();
+        Sealer::open(state.path()).unwrap().seal(COMMIT).unwrap();
+        Sealer::open(state.path()).unwrap().check(COMMIT).unwrap();
         let mode = fs::metadata(state.path().join(KEY_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let left: Vec<_> =
@@ -218,9 +216,9 @@ mod tests {
         // another installation does not take it
         let other = tempfile::tempdir().unwrap();
         let sealer = Sealer::open(other.path()).unwrap();
-        let (from, to) = (state.path().join("users"), other.path().join("users"));
+        let (from, to) = (state.path().join("seals"), other.path().join("seals"));
         fs::rename(from, to).unwrap();
-        refused(sealer.check(7, COMMIT));
+        refused(sealer.check(COMMIT));
     }
 
     #[test]
@@ -247,13 +245,13 @@ mod tests {
             "aa\0aaaaaaaaaaaaaaaa",
             &"a".repeat(4096),
         ] {
-            refused(sealer.check(0, name));
-            refused(sealer.seal(0, name));
+            refused(sealer.check(name));
+            refused(sealer.seal(name));
         }
-        sealer.seal(5, COMMIT).unwrap();
+        sealer.seal(COMMIT).unwrap();
         for content in [&[0; 32][..], b"short"] {
-            fs::write(sealer.path(5, COMMIT).unwrap(), content).unwrap();
-            refused(sealer.check(5, COMMIT));
+            fs::write(sealer.path(COMMIT).unwrap(), content).unwrap();
+            refused(sealer.check(COMMIT));
         }
         fs::write(state.path().join(KEY_FILE), b"short").unwrap();
         assert!(matches!(Sealer::open(state.path()), Err(LifecycleError::DamagedRecord { .. })));

@@ -1,6 +1,5 @@
 //! The section `session` of a snapshot: what must be known of a session to restore it, beside its images and files.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use manifest::{Extra, ManifestError, Section, TypedSection};
@@ -21,8 +20,6 @@ pub(crate) struct SessionSection {
     /// Name of the kernelspec, and the ports inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kernel: Option<KernelPorts>,
-    /// The mounts that come from outside, by CRIU's name, with where they are seen.
-    pub(crate) mounts: BTreeMap<String, PathBuf>,
     pub(crate) attached: bool,
 }
 
@@ -47,7 +44,6 @@ impl SessionSection {
             workspace: record.workspace.clone(),
             network: record.network,
             kernel: record.kernel.as_ref().map(ports),
-            mounts: record.mounts.iter().map(|mount| (mount.key.clone(), mount.inside.clone())).collect(),
             attached: record.attached,
         }
     }

@@ -6,17 +6,16 @@
 use rustix::process::Signal;
 use sandbox::SandboxError;
 
-use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 
 impl Engine {
     /// Sends a signal, by its number, to the main command of a session or to its process group.
-    pub fn signal(&self, caller: &Caller, which: &str, signal: i32, group: bool) -> Result<()> {
+    pub fn signal(&self, which: &str, signal: i32, group: bool) -> Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or_else(|| LifecycleError::BadRequest {
             detail: format!("{signal} is not the number of a signal that can be sent"),
         })?;
-        let record = self.find(caller, which)?;
+        let record = self.find(which)?;
         if let Some(doing) = self.inner.locks.doing(&record.id)
             && doing.exchanges_processes()
         {

@@ -7,9 +7,9 @@ use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use manifest::snapshot::{HostSection, NotCaptured};
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
+use workspace::Listing;
 
 use crate::along;
-use crate::caller::Caller;
 use crate::dump::{DumpPlan, Taken};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
@@ -25,7 +25,6 @@ use crate::section::SessionSection;
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::view::{NotCapturedView, SnapshotOutcome, Variable};
 use crate::watch::EventKind;
-use crate::workspace::Listing;
 
 /// How long a quiesce command may take.
 const QUIESCE_SECONDS: &str = "60";
@@ -63,13 +62,12 @@ impl Engine {
     /// Takes a snapshot of a running session, which goes on.
     pub fn snapshot(
         &self,
-        caller: &Caller,
         which: &str,
         request: &SnapshotRequest,
         watch: &dyn Watch,
     ) -> Result<SnapshotOutcome> {
         let reason = along::reason(request.reason.as_deref())?;
-        let (_held, mut record) = self.hold(caller, which, Doing::Snapshot)?;
+        let (_held, mut record) = self.hold(which, Doing::Snapshot)?;
         self.snapshot_held(&mut record, request, reason, Steps::new(watch))
     }
 
@@ -86,7 +84,7 @@ impl Engine {
         request.along.check()?;
         record.living_init("be snapshotted")?;
         self.mend(record)?;
-        let store = self.inner.stores.open(record.owner.uid)?;
+        let store = self.inner.store.open()?;
         if let Some(tag) = &request.tag {
             store.check_new_tag(tag)?;
         }
@@ -192,7 +190,7 @@ impl Engine {
     /// What the session's newest snapshot knows of files.
     pub(crate) fn parent_files(&self, store: &UserStore, record: &Record) -> Result<Listing> {
         match record.head_id()? {
-            Some(head) => Listing::of_snapshot(store.store(), &store.load(&head)?.1),
+            Some(head) => Ok(Listing::of_snapshot(store.store(), &store.load(&head)?.1)?),
             None => Ok(Listing::default()),
         }
     }
@@ -216,8 +214,8 @@ impl Engine {
             let progress = StepProgress::new(watch, "store memory");
             ingest_images(&session, staged.path(), parent.as_ref(), &progress)
         })?;
-        let captured =
-            steps.run("store files", || files.finish(&session, &StepProgress::new(watch, "store files")))?;
+        let captured = steps
+            .run("store files", || Ok(files.finish(&session, &StepProgress::new(watch, "store files"))?))?;
         let mut sections = vec![
             ingested.memory.to_section()?,
             ingested.criu.to_section()?,
@@ -267,7 +265,7 @@ impl Engine {
                 },
             )
         })?;
-        self.inner.sealer.seal(record.owner.uid, &commit.to_string())?;
+        self.inner.sealer.seal(&commit.to_string())?;
         self.inner.stages.adopt(staged, &snapshot_id.to_string());
         Ok(Kept {
             commit,
@@ -291,12 +289,11 @@ impl Engine {
     }
 
     fn quiesce(&self, record: &Record, command: &[OsString]) -> Result<()> {
-        let init = record.living_init("be quiesced")?;
+        let holder = record.living_holder("be quiesced")?;
         let mut limited: Vec<OsString> = vec!["timeout".into(), QUIESCE_SECONDS.into()];
         limited.extend_from_slice(command);
         let path = [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
-        let output =
-            sandbox::exec_in(&self.inner.program, init.pid, &record.owner, &limited, &record.cwd, &path)?;
+        let output = sandbox::exec_in(&self.inner.program, holder, &limited, &record.cwd, &path)?;
         if output.status.success() {
             return Ok(());
         }

@@ -7,21 +7,18 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::process::Identity;
-use sandbox::{
-    BoxMount, BoxSpec, Cgroup, DeviceNode, Forwarder, Limits, NetworkNamespace, Pasta, Root, SandboxError,
-    User, as_user,
-};
+use sandbox::{Commands, DeviceNode, Forwarder, SandboxError, User};
 
-use crate::caller::Caller;
+use crate::bounded;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::nodes_for;
 use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::notes::Notes;
-use crate::place::{CONNECTION, LOG, make, make_for};
+use crate::place::{CONNECTION, make, make_for};
 use crate::prepare::{Connection, Prepared, check_directory, new_ports, prepare, replace_for, write_for};
-use crate::record::{KernelRecord, MountRecord, Network, Record, SessionId, SessionState};
+use crate::record::{KernelRecord, Network, Record, SessionId, SessionState};
 use crate::request::{GpuWish, StartRequest};
 use crate::steps::{Steps, Watch};
 use crate::view::SessionView;
@@ -34,11 +31,11 @@ const SESSION_VARIABLE: &str = "INFINIJUP_SESSION";
 
 impl Engine {
     /// Starts a session. It is there when this returns: a kernel answers.
-    pub fn start(&self, caller: &Caller, request: StartRequest, watch: &dyn Watch) -> Result<SessionView> {
+    pub fn start(&self, request: StartRequest, watch: &dyn Watch) -> Result<SessionView> {
         let mut steps = Steps::new(watch);
-        let user = caller.user().clone();
+        let user = self.inner.user.clone();
         let id = SessionId::random()?;
-        let name = self.free_name(user.uid, request.name.as_deref(), &id)?;
+        let name = self.free_name(request.name.as_deref(), &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
 
         let notes = Notes::new(request.labels, request.notebook, request.policy)?;
@@ -46,13 +43,13 @@ impl Engine {
         let prepared = steps.run("prepare", || prepare(&user, &request.start, &request.env, new))?;
         let workspace = request.workspace.clone().unwrap_or_else(|| request.cwd.clone());
         for directory in [&request.cwd, &workspace] {
-            check_directory(&user, directory)?;
+            check_directory(directory)?;
         }
 
         let (gpus, devices) = self.gpus_for(&request.gpus, &user)?;
         let mut record = Record {
             id: id.clone(),
-            thread: self.inner.stores.open(user.uid)?.free_thread(&name, id.as_str())?,
+            thread: self.inner.store.open()?.free_thread(&name, id.as_str())?,
             name,
             state: SessionState::Starting,
             command: for_people(&prepared.command),
@@ -60,16 +57,16 @@ impl Engine {
             created: Timestamp::now(),
             network: request.network,
             outside: request.outside,
-            workspace,
+            workspace: workspace.clone(),
             files: request.files,
-            memory_limit: request.memory_limit,
-            pids_limit: request.pids_limit,
+            memory_limit: request.memory_limit.or(self.inner.config.memory_limit),
+            pids_limit: request.pids_limit.or(self.inner.config.pids_limit),
             kernel: None,
             head: None,
             origin: None,
-            mounts: Vec::new(),
-            earlier_mounts: Vec::new(),
+            files_at: workspace,
             init: None,
+            holder: None,
             forwarder: None,
             pasta: None,
             exit: None,
@@ -103,8 +100,8 @@ impl Engine {
     fn launch(&self, record: &mut Record, prepared: Prepared, steps: &mut Steps<'_>) -> Result<()> {
         let place = &self.inner.place;
         let box_dir = place.box_dir(&record.id);
-        make(&place.session(&record.id), 0o711)?;
-        make(&place.criu_log(&record.id), 0o700)?;
+        make(&place.session(&record.id))?;
+        make(&place.criu_log(&record.id))?;
         make_for(&box_dir, record.owner.uid, record.owner.gid)?;
         self.save(record)?;
         if let Some(kernel) = &prepared.kernel {
@@ -112,50 +109,18 @@ impl Engine {
             let content = kernel.connection.inside.to_json();
             write_for(&box_dir.join(CONNECTION), &record.owner, content.as_bytes())?;
         }
-        steps.run("launch", || {
-            self.make_network(record)?;
-            self.run_box(record, prepared)
-        })?;
+        steps.run("launch", || self.run_box(record, prepared))?;
         self.ready(record, steps)
     }
 
-    /// Runs the command of a session that has no processes, in its directory and its network.
+    /// Runs the command of a session that has no processes, in its directory.
     pub(crate) fn run_box(&self, record: &mut Record, prepared: Prepared) -> Result<()> {
-        let place = &self.inner.place;
         let id = record.id.clone();
-        let cgroup = self.cgroup(record)?;
-        let root = Root::at(&place.root(&id))?;
-        // That of a branch is a copy, which is seen where the original's is.
-        let files = record.mount("workspace").map_or(&record.workspace, |mount| &mount.source).clone();
         let mut env = prepared.env;
         env.retain(|(name, _)| name != SESSION_VARIABLE);
         env.push((SESSION_VARIABLE.into(), id.as_str().into()));
-        let spec = BoxSpec {
-            id: id.to_string(),
-            user: record.owner.clone(),
-            command: prepared.command,
-            env,
-            cwd: record.cwd.clone(),
-            root: root.path().to_owned(),
-            box_dir: place.box_dir(&id),
-            workspace: Some((files, record.workspace.clone())),
-            log: LOG.into(),
-            network: match record.network {
-                Network::Private => sandbox::Network::Private(place.netns(&id)),
-                Network::Host => sandbox::Network::Host,
-            },
-            cgroup: Some(&cgroup),
-            sidecars: record.sidecars.clone(),
-            limits: Vec::new(),
-            devices: prepared.devices,
-        };
-        let launched = sandbox::launch(&self.inner.program, &spec)?;
-        let mount =
-            |mount: BoxMount| MountRecord { key: mount.key, inside: mount.inside, source: mount.outside };
-        record.set_mounts(launched.mounts.into_iter().map(mount).collect());
-        record.init = Some(launched.init);
         if let Some(kernel) = prepared.kernel {
-            let connection_file = place.connection_file(record.owner.uid, &id)?;
+            let connection_file = self.inner.place.connection_file(&id);
             let content = kernel.connection.outside.to_json();
             replace_for(&connection_file, &record.owner, content.as_bytes())?;
             record.kernel = Some(KernelRecord {
@@ -166,6 +131,13 @@ impl Engine {
                 interrupt_mode: kernel.interrupt_mode,
             });
         }
+        let commands = Commands {
+            main: prepared.command,
+            sidecars: record.sidecars.clone(),
+            env,
+            cwd: record.cwd.clone(),
+        };
+        self.make_box(record, Some(commands), prepared.devices, None)?;
         Ok(())
     }
 
@@ -185,7 +157,7 @@ impl Engine {
     /// The GPUs that a session with this wish gets, and the nodes by which it opens them.
     pub(crate) fn gpus_for(&self, wish: &GpuWish, user: &User) -> Result<(Vec<String>, Vec<DeviceNode>)> {
         let (gpus, host) = self.grant(wish, user)?;
-        let nodes = host.map(|host| nodes_for(&host, &gpus, user)).transpose()?.unwrap_or_default();
+        let nodes = host.map(|host| nodes_for(&host, &gpus)).unwrap_or_default();
         Ok((gpus, nodes))
     }
 
@@ -201,42 +173,6 @@ impl Engine {
         self.view(record)
     }
 
-    /// The session's cgroup, made if it is not there.
-    pub(crate) fn cgroup(&self, record: &Record) -> Result<Cgroup> {
-        let limits = Limits { memory: record.memory_limit, pids: record.pids_limit };
-        Ok(Cgroup::create(record.id.as_str(), limits)?)
-    }
-
-    /// The session's network namespace and its way out, made if they are not there.
-    pub(crate) fn make_network(&self, record: &mut Record) -> Result<()> {
-        if record.network == Network::Host {
-            return Ok(());
-        }
-        let path = self.inner.place.netns(&record.id);
-        if NetworkNamespace::open(&path).is_err() {
-            NetworkNamespace::create(&path)?;
-            record.pasta = None;
-        }
-        let alive = record.pasta.is_some_and(|pasta| pasta.is_alive());
-        if record.outside && !alive {
-            record.pasta = Pasta::start(&path)?.map(|pasta| pasta.identity);
-        }
-        Ok(())
-    }
-
-    /// A new network in place of the one that an ended tree had: connections that it left behind still hold its ports there.
-    pub(crate) fn renew_network(&self, record: &mut Record) -> Result<()> {
-        if let Some(identity) = record.pasta.take() {
-            Pasta { identity }.stop();
-        }
-        if record.network == Network::Private
-            && let Ok(netns) = NetworkNamespace::open(&self.inner.place.netns(&record.id))
-        {
-            netns.remove()?;
-        }
-        self.make_network(record)
-    }
-
     /// Leads the kernel's ports outside to those inside, unless that is being done.
     pub(crate) fn forward(&self, record: &mut Record) -> Result<()> {
         let Some(kernel) = &record.kernel else { return Ok(()) };
@@ -248,24 +184,24 @@ impl Engine {
         if record.network == Network::Host || alive {
             return Ok(());
         }
-        let netns = self.inner.place.netns(&record.id);
-        let started = match Forwarder::start(&self.inner.program, &netns, &kernel.ports) {
+        let gate = self.inner.place.gate(&record.id);
+        let started = match Forwarder::start(&self.inner.program, &gate, &outer(kernel)) {
             Err(SandboxError::Forward { .. }) => {
                 // While it had no processes, somebody else may have taken a port of its. Clients read the file again.
                 let inside = kernel.ports.iter().map(|(_, inside)| *inside);
                 let ports = new_ports()?.to_array().into_iter().zip(inside).collect();
                 record.kernel = Some(KernelRecord { ports, ..kernel.clone() });
                 self.publish_connection(record)?;
-                Forwarder::start(&self.inner.program, &netns, &self.ports(record))
+                Forwarder::start(
+                    &self.inner.program,
+                    &gate,
+                    &record.kernel.as_ref().map(outer).unwrap_or_default(),
+                )
             }
             other => other,
         };
         record.forwarder = Some(started?.identity);
         Ok(())
-    }
-
-    fn ports(&self, record: &Record) -> Vec<(u16, u16)> {
-        record.kernel.as_ref().map(|kernel| kernel.ports.clone()).unwrap_or_default()
     }
 
     /// Writes the connection file for clients, out of the one in the box.
@@ -278,14 +214,14 @@ impl Engine {
         }
         let outside = ConnectionFile { ports: jupyter_bridge::Ports::from_array(ports), ..inside };
         // The directory may be gone, too.
-        let path = self.inner.place.connection_file(record.owner.uid, &record.id)?;
+        let path = self.inner.place.connection_file(&record.id);
         replace_for(&path, &record.owner, outside.to_json().as_bytes())
     }
 
     /// The connection file in the box, which is the user's.
     pub(crate) fn connection_inside(&self, record: &Record) -> Result<ConnectionFile> {
         let path = self.inner.place.box_dir(&record.id).join(CONNECTION);
-        Ok(as_user(&record.owner, || ConnectionFile::read(&path))??)
+        Ok(ConnectionFile::read(&path)?)
     }
 
     fn wait_for_kernel(&self, record: &Record, init: Identity) -> Result<()> {
@@ -321,12 +257,13 @@ impl Engine {
     /// The last lines that the session wrote.
     fn log_tail(&self, record: &Record) -> Vec<String> {
         const LINES: usize = 5;
-        let path = self.inner.place.log(&record.id);
-        let text = as_user(&record.owner, || fs::read(&path).unwrap_or_default()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        lines.iter().skip(lines.len().saturating_sub(LINES)).map(|line| (*line).to_owned()).collect()
+        bounded::last_lines(&self.inner.place.log(&record.id), LINES)
     }
+}
+
+/// A kernel's ports outside.
+fn outer(kernel: &KernelRecord) -> Vec<u16> {
+    kernel.ports.iter().map(|(outside, _)| *outside).collect()
 }
 
 /// A command as text.

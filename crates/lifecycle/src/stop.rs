@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use sandbox::process::Identity;
-use sandbox::{Cgroup, Forwarder, NetworkNamespace, Pasta};
+use sandbox::{Cgroup, Forwarder, Pasta};
 
-use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::journal::Phase;
 use crate::locks::Doing;
-use crate::record::{Network, Record, SessionState};
+use crate::record::{Record, SessionState};
 use crate::request::StopRequest;
 use crate::view::SessionView;
-use crate::workspace;
 
 /// How long a process may take to be gone after SIGKILL. The kernel frees its memory in that time.
 const KILL_LIMIT: Duration = Duration::from_secs(60);
@@ -25,8 +23,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 impl Engine {
     /// Ends a session's processes: SIGTERM, and SIGKILL after a while. Its snapshots stay.
-    pub fn stop(&self, caller: &Caller, which: &str, request: StopRequest) -> Result<SessionView> {
-        let (_held, mut record) = self.hold(caller, which, Doing::Stop)?;
+    pub fn stop(&self, which: &str, request: StopRequest) -> Result<SessionView> {
+        let (_held, mut record) = self.hold(which, Doing::Stop)?;
         if record.state == SessionState::Ended || record.state == SessionState::Failed {
             return Ok(self.view(&record));
         }
@@ -39,8 +37,8 @@ impl Engine {
     }
 
     /// Forgets a session that has no processes. Its history stays in the store.
-    pub fn remove(&self, caller: &Caller, which: &str) -> Result<()> {
-        let (_held, record) = self.hold(caller, which, Doing::Remove)?;
+    pub fn remove(&self, which: &str) -> Result<()> {
+        let (_held, record) = self.hold(which, Doing::Remove)?;
         if matches!(record.state, SessionState::Running | SessionState::Starting) {
             return Err(LifecycleError::WrongState {
                 session: record.name,
@@ -99,25 +97,25 @@ impl Engine {
 
     /// Ends every process of the session, and waits until they are gone.
     pub(crate) fn end_tree(&self, record: &Record) -> Result<()> {
-        if let Some(init) = record.init {
-            // Processes of an adopted tree have no namespace that would take them along.
-            let tree = if record.attached {
-                sandbox::process::tree(init.pid).unwrap_or_default()
-            } else {
-                Vec::new()
-            };
-            if init.is_alive() {
-                let _gone = init.signal(Signal::KILL);
+        let doomed = match record.attached {
+            // They have no namespace that would take them along.
+            true => {
+                let tree = record.init.map(|init| sandbox::process::tree(init.pid)).transpose()?;
+                tree.unwrap_or_default().iter().map(sandbox::process::ProcessInfo::identity).collect()
             }
-            for process in tree {
-                if let Ok(Some(identity)) = Identity::of(process.pid) {
-                    let _gone = identity.signal(Signal::KILL);
-                }
-            }
-            if !init.wait_gone(KILL_LIMIT) {
+            // Those that were written down, and what a start or restore that was cut short had made.
+            false => sandbox::holders_of(&self.inner.place.box_dir(&record.id))?,
+        };
+        let all: Vec<Identity> = record.init.into_iter().chain(record.holder).chain(doomed).collect();
+        for one in &all {
+            // One that is gone already needs no signal.
+            let _gone = one.signal(Signal::KILL);
+        }
+        for one in all {
+            if !one.wait_gone(KILL_LIMIT) {
                 return Err(LifecycleError::Bug(format!(
                     "process {} of session {} did not end after SIGKILL",
-                    init.pid, record.id
+                    one.pid, record.id
                 )));
             }
         }
@@ -131,6 +129,7 @@ impl Engine {
     pub(crate) fn set_down(&self, record: &mut Record, state: SessionState) -> Result<()> {
         self.free_machine(record);
         record.init = None;
+        record.holder = None;
         record.forwarder = None;
         record.pasta = None;
         record.gpu_trouble = None;
@@ -148,13 +147,7 @@ impl Engine {
         if let Some(identity) = record.pasta {
             Pasta { identity }.stop();
         }
-        if record.network == Network::Private {
-            let path = self.inner.place.netns(&record.id);
-            if let Ok(netns) = NetworkNamespace::open(&path) {
-                let _litter = netns.remove();
-            }
-        }
-        let _litter = sandbox::unmount_all(&self.inner.place.root(&record.id));
+        let _litter = fs::remove_dir_all(self.inner.place.gate(&record.id));
         if let Ok(Some(cgroup)) = Cgroup::open(record.id.as_str()) {
             let _litter = cgroup.remove();
         }
@@ -167,20 +160,16 @@ impl Engine {
         if let Some(kernel) = &record.kernel {
             let _litter = fs::remove_file(&kernel.connection_file);
         }
-        if record.origin.is_some()
-            && let Some(mount) = record.mount("workspace")
-            && mount.source.starts_with(self.inner.place.state.join("branches"))
-        {
-            let _litter = workspace::remove_branch_files(&mount.source);
-            let _litter = workspace::remove_branch_files(&crate::branch::outside_directory(&mount.source));
+        if record.origin.is_some() && record.files_at.starts_with(self.inner.place.state.join("branches")) {
+            let _litter = workspace::remove_branch_files(&record.files_at);
+            let _litter = workspace::remove_branch_files(&crate::branch::outside_directory(&record.files_at));
         }
         let _litter = remove_directory(&self.inner.place.session(&record.id));
-        let _litter = fs::remove_dir(self.inner.place.root(&record.id));
     }
 
     /// The status that the session's command ended with, as its init wrote it down.
     pub(crate) fn exit_status(&self, record: &Record) -> Option<i32> {
-        sandbox::recorded_exit(&record.owner, &self.inner.place.box_dir(&record.id)).ok().flatten()
+        sandbox::recorded_exit(&self.inner.place.box_dir(&record.id))
     }
 }
 
@@ -189,6 +178,11 @@ pub(crate) fn remove_directory(path: &Path) -> Result<()> {
     if !sandbox::leftover_mounts(path)?.is_empty() {
         return Err(LifecycleError::Bug(format!("something is still mounted below `{}`", path.display())));
     }
+    remove_if_there(path)
+}
+
+/// Removes a directory with everything below it.
+pub(crate) fn remove_if_there(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(io_error("remove", path)),

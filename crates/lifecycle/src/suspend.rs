@@ -1,7 +1,6 @@
 //! Sleep: a session's processes end and free what they held; and its return.
 
 use crate::along;
-use crate::caller::Caller;
 use crate::engine::{Engine, memory_of};
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
@@ -18,7 +17,6 @@ impl Engine {
     /// Takes a snapshot of a session and ends its processes.
     pub fn suspend(
         &self,
-        caller: &Caller,
         which: &str,
         request: &SuspendRequest,
         watch: &dyn Watch,
@@ -26,11 +24,11 @@ impl Engine {
         along::check_message(&request.message)?;
         request.along.check()?;
         let reason = along::reason_of_suspend(request.reason.as_deref())?;
-        let (_held, mut record) = self.hold(caller, which, Doing::Suspend)?;
+        let (_held, mut record) = self.hold(which, Doing::Suspend)?;
         let mut steps = Steps::new(watch);
         let init = record.living_init("be suspended")?;
         self.mend(&mut record)?;
-        let store = self.inner.stores.open(record.owner.uid)?;
+        let store = self.inner.store.open()?;
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
         let variables = self.variables_now(&record, &request.along);
         let (message, along) = (request.message.as_str(), &request.along);
@@ -49,14 +47,8 @@ impl Engine {
     }
 
     /// Brings a session back from its newest snapshot.
-    pub fn resume(
-        &self,
-        caller: &Caller,
-        which: &str,
-        request: &ResumeRequest,
-        watch: &dyn Watch,
-    ) -> Result<SessionView> {
-        let (_held, mut record) = self.hold(caller, which, Doing::Resume)?;
+    pub fn resume(&self, which: &str, request: &ResumeRequest, watch: &dyn Watch) -> Result<SessionView> {
+        let (_held, mut record) = self.hold(which, Doing::Resume)?;
         let mut steps = Steps::new(watch);
         let wrong = |action| LifecycleError::WrongState {
             session: record.name.clone(),
@@ -74,8 +66,8 @@ impl Engine {
         let Some(head) = record.head_id()? else {
             return Err(wrong("be resumed: it was never snapshotted"));
         };
-        let store = self.inner.stores.open(record.owner.uid)?;
-        let aim = self.aim(caller, &record, &store, head, request.force, &mut steps)?;
+        let store = self.inner.store.open()?;
+        let aim = self.aim(&record, &store, head, request.force, &mut steps)?;
         let back = RollbackRequest { force: request.force, ..RollbackRequest::to(head.to_string()) };
         steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
         let wanted = Wanted { wish: request.gpus.as_ref(), force: request.force, ends: None };

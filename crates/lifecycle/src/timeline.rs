@@ -14,7 +14,6 @@ use manifest::snapshot::{NotebookSection, VariablesSection};
 use manifest::{BlobRef, Commit, ObjectSource, Snapshot};
 
 use crate::along::{NOTEBOOK_LIMIT, parse_variables};
-use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::history::{Source, UserStore};
@@ -27,7 +26,7 @@ const VARIABLES_BYTES: u64 = 64 << 20;
 /// Which part of history.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct HistoryRequest<'a> {
-    /// Of one session; of all the caller's threads if `None`.
+    /// Of one session; of all threads if `None`.
     pub session: Option<&'a str>,
     /// Also what is connected with it, and the threads.
     pub family: bool,
@@ -37,19 +36,19 @@ pub struct HistoryRequest<'a> {
 
 impl Engine {
     /// A history, newest first.
-    pub fn history(&self, caller: &Caller, request: HistoryRequest<'_>) -> Result<HistoryView> {
-        let (uid, head) = match request.session {
+    pub fn history(&self, request: HistoryRequest<'_>) -> Result<HistoryView> {
+        let head = match request.session {
             Some(which) => {
-                let record = self.find(caller, which)?;
-                (record.owner.uid, Some((record.id.clone(), record.head_id()?)))
+                let record = self.find(which)?;
+                Some((record.id.clone(), record.head_id()?))
             }
-            None => (caller.uid(), None),
+            None => None,
         };
-        let store = self.inner.stores.open(uid)?;
+        let store = self.inner.store.open()?;
         let mut threads = Vec::new();
         let heads: Vec<ObjectId> = match head {
             Some((session, head)) if request.family => {
-                threads = self.family(&store, uid, &session)?;
+                threads = self.family(&store, &session)?;
                 // A head that the thread does not know yet, or a thread that was deleted.
                 threads.iter().map(|thread| thread.head).chain(head).collect()
             }
@@ -66,51 +65,50 @@ impl Engine {
         Ok(HistoryView { commits, threads })
     }
 
-    /// One of the caller's snapshots.
-    pub fn commit(&self, caller: &Caller, which: &str) -> Result<CommitView> {
-        let store = self.inner.stores.open(caller.uid())?;
+    /// One snapshot.
+    pub fn commit(&self, which: &str) -> Result<CommitView> {
+        let store = self.inner.store.open()?;
         let id = store.resolve(which)?;
         let (tags, grafts) = (tags_by_commit(&store)?, store.grafts()?);
         Ok(view(&store, id, store.commit_now(&id)?, &tags, &grafts))
     }
 
-    /// The document that went with one of the caller's snapshots.
-    pub fn notebook(&self, caller: &Caller, which: &str) -> Result<Vec<u8>> {
-        let store = self.inner.stores.open(caller.uid())?;
+    /// The document that went with a snapshot.
+    pub fn notebook(&self, which: &str) -> Result<Vec<u8>> {
+        let store = self.inner.store.open()?;
         let id = store.resolve(which)?;
         let section = store.load(&id)?.1.get::<NotebookSection>()?;
         let section = section.ok_or_else(|| nothing(&id, "has no notebook"))?;
         read(&store, &id.short(), section.content, NOTEBOOK_LIMIT as u64)
     }
 
-    /// The variables that a kernel had at one of the caller's snapshots.
-    pub fn variables(&self, caller: &Caller, which: &str) -> Result<Vec<Variable>> {
-        let store = self.inner.stores.open(caller.uid())?;
+    /// The variables that a kernel had at a snapshot.
+    pub fn variables(&self, which: &str) -> Result<Vec<Variable>> {
+        let store = self.inner.store.open()?;
         let id = store.resolve(which)?;
         let found = variables_of(&store, &id.short(), &store.load(&id)?.1)?;
         found.ok_or_else(|| nothing(&id, "has no list of variables"))
     }
 
     /// The threads that a session's own is connected with.
-    fn family(&self, store: &UserStore, uid: u32, session: &SessionId) -> Result<Vec<ThreadView>> {
-        let mut families = self.families(store, uid)?;
+    fn family(&self, store: &UserStore, session: &SessionId) -> Result<Vec<ThreadView>> {
+        let mut families = self.families(store)?;
         let own = families.threads.iter().position(|(thread, _)| thread.session.as_ref() == Some(session));
         Ok(own.map(|own| families.with(families.threads[own].1)).unwrap_or_default())
     }
 
     /// The sessions in whose family a commit is.
-    pub(crate) fn family_of(&self, store: &UserStore, uid: u32, commit: &ObjectId) -> Result<Vec<Record>> {
-        let mut families = self.families(store, uid)?;
+    pub(crate) fn family_of(&self, store: &UserStore, commit: &ObjectId) -> Result<Vec<Record>> {
+        let mut families = self.families(store)?;
         let Some(group) = families.groups.of.get(commit).copied() else { return Ok(Vec::new()) };
         let sessions: Vec<_> = families.with(group).into_iter().filter_map(|thread| thread.session).collect();
         let records = self.records();
         Ok(sessions.iter().filter_map(|id| records.get(id).cloned()).collect())
     }
 
-    /// All threads of a user, and which of them are connected.
-    fn families(&self, store: &UserStore, uid: u32) -> Result<Families> {
-        let records: Vec<Record> =
-            self.records().values().filter(|record| record.owner.uid == uid).cloned().collect();
+    /// All threads, and which of them are connected.
+    fn families(&self, store: &UserStore) -> Result<Families> {
+        let records: Vec<Record> = self.records().values().cloned().collect();
         let by_thread: HashMap<&str, &SessionId> =
             records.iter().map(|record| (record.thread.as_str(), &record.id)).collect();
         let mut families = Families::default();

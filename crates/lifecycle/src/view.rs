@@ -8,24 +8,21 @@ use cas_core::ObjectId;
 use jiff::Timestamp;
 use jupyter_bridge::InterruptMode;
 pub use jupyter_bridge::client::Variable;
+use workspace::FilePolicy;
 
 use crate::kernel_watch::Activity;
 use crate::notes::SessionPolicy;
 use crate::record::{Network, Record, SessionId, SessionState};
-use crate::request::{Cell, FilePolicy};
+use crate::request::Cell;
 use crate::steps::Timing;
 
-/// A session, as its owner sees it.
+/// A session, as it is seen from outside.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionView {
     /// Its id.
     pub id: SessionId,
     /// Its name.
     pub name: String,
-    /// Whose it is.
-    pub owner: u32,
-    /// Their login name.
-    pub owner_name: String,
     /// What it is doing.
     pub state: SessionState,
     /// What runs in it.
@@ -103,14 +100,10 @@ impl SessionView {
         Self {
             id: record.id.clone(),
             name: record.name.clone(),
-            owner: record.owner.uid,
-            owner_name: record.owner.name.clone(),
             state: record.state,
             command: record.command.clone(),
             cwd: record.cwd.clone(),
-            workspace: record
-                .mount("workspace")
-                .map_or_else(|| record.workspace.clone(), |mount| mount.source.clone()),
+            workspace: record.files_at.clone(),
             pid: record.init.map(|init| init.pid),
             network: record.network,
             kernel: record.kernel.as_ref().map(|kernel| KernelView {

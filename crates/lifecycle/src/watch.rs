@@ -27,8 +27,6 @@ pub struct EngineEvent {
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// Whose it is.
-    pub owner: u32,
     /// What.
     pub kind: EventKind,
 }
@@ -79,7 +77,6 @@ impl Events {
             time: Timestamp::now(),
             session: record.id.clone(),
             name: record.name.clone(),
-            owner: record.owner.uid,
             kind,
         };
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).retain(|listener| {

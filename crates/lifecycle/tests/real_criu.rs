@@ -1,4 +1,5 @@
-//! The pipelines with real CRIU and real processes: a counter that writes into a file, as an unprivileged user.
+//! The pipelines with real CRIU and real processes: a counter that writes into a file. The engine is
+//! root's own here; those of ordinary users are in the tests of the whole daemon.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -8,16 +9,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lifecycle::{
-    BranchRequest, Caller, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest,
-    RollbackRequest, SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
-    SuspendRequest,
+    BranchRequest, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest, RollbackRequest,
+    SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
 };
-use sandbox::User;
 
 /// Counts in memory, and writes each number into a file that it keeps open.
 const COUNTER: &str = r#"
@@ -35,7 +34,6 @@ while True:
 
 struct World {
     engine: Engine,
-    caller: Caller,
     home: tempfile::TempDir,
     config: Config,
 }
@@ -59,21 +57,12 @@ fn world() -> Option<World> {
         missing("infinijup-box is not built: cargo build -p sandbox");
         return None;
     };
-    // Not below /tmp: a directory that only root can enter is what the product has, too.
     let home = tempfile::Builder::new().prefix("infinijup-test-").tempdir_in("/var/lib").unwrap();
     fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
     let mut config = Config::new(home.path().join("state"), home.path().join("run"));
     config.program = Some(program);
     let (engine, _) = Engine::open(config.clone()).unwrap();
-    let user = User {
-        uid: 64_123,
-        gid: 64_123,
-        groups: vec![64_123],
-        name: "ijtest".into(),
-        home: home.path().to_owned(),
-        shell: PathBuf::from("/bin/sh"),
-    };
-    Some(World { engine, caller: Caller::from(user), home, config })
+    Some(World { engine, home, config })
 }
 
 /// The helper program, which cargo builds beside the tests of its own crate only.
@@ -89,7 +78,6 @@ impl World {
     fn workspace(&self, name: &str) -> PathBuf {
         let path = self.home.path().join(name);
         fs::create_dir(&path).unwrap();
-        chown(&path, Some(self.caller.uid()), Some(self.caller.uid())).unwrap();
         path
     }
 
@@ -114,24 +102,22 @@ impl World {
             notebook: None,
             policy: SessionPolicy::default(),
         };
-        self.engine.start(&self.caller, request, &NoWatch).unwrap();
+        self.engine.start(request, &NoWatch).unwrap();
         wait_past(&file, 0);
         file
     }
 
     fn state(&self, name: &str) -> SessionState {
-        self.engine.session(&self.caller, name).unwrap().state
+        self.engine.session(name).unwrap().state
     }
 
     fn end(&self, names: &[&str]) {
         for name in names {
-            self.engine.stop(&self.caller, name, StopRequest { grace: Duration::from_secs(5) }).unwrap();
-            self.engine.remove(&self.caller, name).unwrap();
+            self.engine.stop(name, StopRequest { grace: Duration::from_secs(5) }).unwrap();
+            self.engine.remove(name).unwrap();
         }
         let left = sandbox::leftover_mounts(self.home.path()).unwrap();
-        let left: Vec<_> = left.iter().filter(|path| !path.ends_with("tmpfs")).collect();
         assert!(left.is_empty(), "mounts are left: {left:?}");
-        sandbox::unmount_all(self.home.path()).unwrap();
     }
 }
 
@@ -157,18 +143,18 @@ fn a_session_goes_back_with_its_file_and_goes_on() {
     let Some(world) = world() else { return };
     let file = world.start("one");
     let inode = fs::metadata(&file).unwrap().ino();
-    let taken = world.engine.snapshot(&world.caller, "one", &SnapshotRequest::default(), &NoWatch).unwrap();
+    let taken = world.engine.snapshot("one", &SnapshotRequest::default(), &NoWatch).unwrap();
     let then = number(&file);
     let far = wait_past(&file, then + 200);
     let back = RollbackRequest::to(taken.commit.to_string());
-    let outcome = world.engine.rollback(&world.caller, "one", &back, &NoWatch).unwrap();
+    let outcome = world.engine.rollback("one", &back, &NoWatch).unwrap();
     let now = wait_past(&file, 0);
     assert!(now < far, "{now} is not before {far}");
     wait_past(&file, now);
     assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
     // And forth again, to where it was when it went back.
     let forth = RollbackRequest::to(outcome.automatic.unwrap().to_string());
-    world.engine.rollback(&world.caller, "one", &forth, &NoWatch).unwrap();
+    world.engine.rollback("one", &forth, &NoWatch).unwrap();
     assert!(wait_past(&file, 0) >= far);
     world.end(&["one"]);
 }
@@ -179,14 +165,14 @@ fn a_branch_lives_beside_its_original_with_files_of_its_own() {
     let file = world.start("root");
     let request =
         BranchRequest { from: None, name: Some("twig".into()), count: 1, ..BranchRequest::default() };
-    let made = world.engine.branch(&world.caller, "root", &request, &NoWatch).unwrap();
+    let made = world.engine.branch("root", &request, &NoWatch).unwrap();
     let branch = &made[0].session;
     let copy = branch.workspace.join("number");
     assert_ne!(branch.workspace, file.parent().unwrap());
     let (here, there) = (number(&file), number(&copy));
     wait_past(&copy, there);
     wait_past(&file, here);
-    world.engine.suspend(&world.caller, "root", &SuspendRequest::default(), &NoWatch).unwrap();
+    world.engine.suspend("root", &SuspendRequest::default(), &NoWatch).unwrap();
     let still = number(&file);
     let there = number(&copy);
     wait_past(&copy, there + 20);
@@ -198,13 +184,13 @@ fn a_branch_lives_beside_its_original_with_files_of_its_own() {
 fn a_session_sleeps_through_a_restart_of_the_engine_and_wakes() {
     let Some(mut world) = world() else { return };
     let file = world.start("sleeper");
-    world.engine.suspend(&world.caller, "sleeper", &SuspendRequest::default(), &NoWatch).unwrap();
+    world.engine.suspend("sleeper", &SuspendRequest::default(), &NoWatch).unwrap();
     let asleep = number(&file);
     assert_eq!(world.state("sleeper"), SessionState::Suspended);
     let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
     assert!(recovery.troubles.is_empty(), "{recovery:?}");
     world.engine = engine;
-    world.engine.resume(&world.caller, "sleeper", &ResumeRequest::default(), &NoWatch).unwrap();
+    world.engine.resume("sleeper", &ResumeRequest::default(), &NoWatch).unwrap();
     let awake = wait_past(&file, asleep);
     assert!(awake < asleep + 1000);
     // One that runs is adopted as it is.
@@ -220,18 +206,17 @@ fn a_session_sleeps_through_a_restart_of_the_engine_and_wakes() {
 fn files_that_someone_else_changed_are_named_and_kept() {
     let Some(world) = world() else { return };
     let file = world.start("shared");
-    let taken =
-        world.engine.snapshot(&world.caller, "shared", &SnapshotRequest::default(), &NoWatch).unwrap();
-    world.engine.suspend(&world.caller, "shared", &SuspendRequest::default(), &NoWatch).unwrap();
+    let taken = world.engine.snapshot("shared", &SnapshotRequest::default(), &NoWatch).unwrap();
+    world.engine.suspend("shared", &SuspendRequest::default(), &NoWatch).unwrap();
     fs::write(&file, "somebody else was here").unwrap();
     let mut back = RollbackRequest::to(taken.commit.to_string());
-    let error = world.engine.rollback(&world.caller, "shared", &back, &NoWatch).unwrap_err();
+    let error = world.engine.rollback("shared", &back, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L030", "{error}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "somebody else was here");
     back.force = true;
-    world.engine.rollback(&world.caller, "shared", &back, &NoWatch).unwrap();
+    world.engine.rollback("shared", &back, &NoWatch).unwrap();
     wait_past(&file, 0);
-    let kept = world.engine.history(&world.caller, lifecycle::HistoryRequest::default()).unwrap().commits;
+    let kept = world.engine.history(lifecycle::HistoryRequest::default()).unwrap().commits;
     assert!(kept.iter().any(|commit| commit.thread == "shared-files"), "{kept:?}");
     world.end(&["shared"]);
 }

@@ -1,14 +1,13 @@
 //! The pipelines with work on GPUs: real CRIU, real processes, and the stand-in driver.
 //!
-//! The libraries of a driver are found when a process starts, by `LD_LIBRARY_PATH`. So the one test that cargo runs starts the
-//! device server and then this program again, once for each story, with that set.
+//! The libraries of a driver are found when a process starts, by `LD_LIBRARY_PATH`. So each test that cargo runs starts a device server and
+//! then this program again, with that set, for the story that it is about. There is one `/dev`, so they wait for each other.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking, and say what they skip")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,11 +15,9 @@ use std::time::{Duration, Instant};
 
 use checkpoint_cuda::{Driver, NoNotes, Settings, State, Target};
 use lifecycle::{
-    BranchRequest, Caller, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest,
-    RollbackRequest, SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest,
-    SuspendRequest,
+    BranchRequest, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest, RollbackRequest,
+    SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
 };
-use sandbox::User;
 use serde_json::{Value, json};
 
 /// Names the device server's directory to a story.
@@ -67,38 +64,50 @@ while True:
 "#;
 
 #[test]
-fn sessions_with_work_on_gpus() {
+fn there_and_back() {
+    tell("story_there_and_back");
+}
+
+#[test]
+fn branches_share_what_is_free() {
+    tell("story_branches_share_what_is_free");
+}
+
+#[test]
+fn refused_before_any_lock() {
+    tell("story_refused_before_any_lock");
+}
+
+#[test]
+fn the_driver_says_no() {
+    tell("story_the_driver_says_no");
+}
+
+#[test]
+fn a_daemon_that_died() {
+    tell("story_a_daemon_that_died");
+}
+
+/// Runs a story on a machine of its own.
+#[expect(clippy::print_stderr, reason = "a test that cannot run here says so")]
+fn tell(story: &str) {
     let required = std::env::var_os("INFINIJUP_TESTS_REQUIRED").is_some();
     if let Some(why) = missing() {
         assert!(!required, "this must run here: {why}");
-        eprintln!("skipped: sessions with work on GPUs because {why}");
+        eprintln!("skipped: {story} because {why}");
         return;
     }
     let machine = Machine::start();
-    for story in [
-        "story_there_and_back",
-        "story_branches_share_what_is_free",
-        "story_refused_before_any_lock",
-        "story_the_driver_says_no",
-        "story_a_daemon_that_died",
-    ] {
-        let mut run = Command::new(std::env::current_exe().unwrap());
-        run.args([story, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(SERVER, &machine.server)
-            .env("CUDA_SIM_DIR", &machine.server)
-            .env("LD_LIBRARY_PATH", &machine.libraries);
-        let begun = Instant::now();
-        let done = run.output().unwrap();
-        let said =
-            format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-        assert!(done.status.success() && said.contains("1 passed"), "{story}:\n{said}");
-        eprintln!("{story}: {:.1} s", begun.elapsed().as_secs_f32());
-        assert_eq!(
-            control(&machine.server, &json!({"do": "status"}))["bytes"],
-            0,
-            "{story} left memory behind"
-        );
-    }
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args([story, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(SERVER, &machine.server)
+        .env("CUDA_SIM_DIR", &machine.server)
+        .env("LD_LIBRARY_PATH", &machine.libraries)
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success() && said.contains("1 passed"), "{story}:\n{said}");
+    assert_eq!(control(&machine.server, &json!({"do": "status"}))["bytes"], 0, "{story} left memory behind");
 }
 
 fn missing() -> Option<String> {
@@ -190,7 +199,6 @@ fn control(server: &Path, question: &Value) -> Value {
 /// A daemon's engine on that machine.
 struct World {
     engine: Engine,
-    caller: Caller,
     config: Config,
     server: PathBuf,
     home: tempfile::TempDir,
@@ -213,21 +221,12 @@ impl World {
         let mut config = Config::new(home.path().join("state"), home.path().join("run"));
         config.program = Some(program("infinijup-box"));
         let (engine, _) = Engine::open(config.clone()).unwrap();
-        let user = User {
-            uid: 64_124,
-            gid: 64_124,
-            groups: vec![64_124],
-            name: "ijgpu".into(),
-            home: home.path().to_owned(),
-            shell: PathBuf::from("/bin/sh"),
-        };
-        Some(Self { engine, caller: Caller::from(user), config, server, home })
+        Some(Self { engine, config, server, home })
     }
 
     fn start(&self, name: &str, gpus: GpuWish, more: &[&str]) -> PathBuf {
         let workspace = self.home.path().join(name);
         fs::create_dir(&workspace).unwrap();
-        chown(&workspace, Some(self.caller.uid()), Some(self.caller.uid())).unwrap();
         let file = workspace.join("said");
         let size = HELD.to_string();
         let mut words = vec!["/usr/bin/python3", "-c", TARGET, file.to_str().unwrap(), &size, "0"];
@@ -254,7 +253,7 @@ impl World {
             notebook: None,
             policy: SessionPolicy::default(),
         };
-        self.engine.start(&self.caller, request, &NoWatch).unwrap();
+        self.engine.start(request, &NoWatch).unwrap();
         self.past(name, &file, 0);
         file
     }
@@ -267,9 +266,9 @@ impl World {
                 return said;
             }
             if begun.elapsed() > Duration::from_secs(30) {
-                let log = self.engine.log(&self.caller, name).ok();
+                let log = self.engine.log(name).ok();
                 let log = log.and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default();
-                let view = self.engine.session(&self.caller, name);
+                let view = self.engine.session(name);
                 panic_with(&format!("{name} says {:?}\n{view:?}\n{log}", read(file)));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -308,29 +307,28 @@ impl World {
     }
 
     fn snapshot(&self, name: &str) -> lifecycle::Result<lifecycle::SnapshotOutcome> {
-        self.engine.snapshot(&self.caller, name, &SnapshotRequest::default(), &NoWatch)
+        self.engine.snapshot(name, &SnapshotRequest::default(), &NoWatch)
     }
 
     fn state(&self, name: &str) -> SessionState {
-        self.engine.session(&self.caller, name).unwrap().state
+        self.engine.session(name).unwrap().state
     }
 
     fn end(&self, names: &[&str]) {
         for name in names {
-            self.engine.stop(&self.caller, name, StopRequest { grace: Duration::from_secs(5) }).unwrap();
-            self.engine.remove(&self.caller, name).unwrap();
+            self.engine.stop(name, StopRequest { grace: Duration::from_secs(5) }).unwrap();
+            self.engine.remove(name).unwrap();
         }
         let begun = Instant::now();
         while self.held() != 0 {
             assert!(begun.elapsed() < Duration::from_secs(10), "GPU memory is held by nobody");
             std::thread::sleep(Duration::from_millis(10));
         }
-        sandbox::unmount_all(self.home.path()).unwrap();
     }
 
     /// The worker process and the CUDA process of a session.
     fn cuda_process(&self, driver: &Driver, name: &str) -> i32 {
-        let init = self.engine.session(&self.caller, name).unwrap().pid.unwrap();
+        let init = self.engine.session(name).unwrap().pid.unwrap();
         let tree: Vec<i32> = sandbox::process::tree(init).unwrap().iter().map(|one| one.pid).collect();
         driver.find(&tree).unwrap()[0].pid
     }
@@ -357,12 +355,12 @@ fn unchanged(one: &Said, other: &Said) {
 }
 
 #[test]
-#[ignore = "a story of sessions_with_work_on_gpus"]
+#[ignore = "a story that `there_and_back` tells"]
 fn story_there_and_back() {
     let Some(world) = World::new() else { return };
     let file = world.start("work", GpuWish::All, &[]);
     let uuids = world.uuids();
-    let view = world.engine.session(&world.caller, "work").unwrap();
+    let view = world.engine.session("work").unwrap();
     let mut granted = view.gpus.clone();
     granted.sort();
     let mut all = uuids.clone();
@@ -386,17 +384,17 @@ fn story_there_and_back() {
 
     let far = world.past("work", &file, then.count + 10);
     let back = RollbackRequest::to(taken.commit.to_string());
-    world.engine.rollback(&world.caller, "work", &back, &NoWatch).unwrap();
+    world.engine.rollback("work", &back, &NoWatch).unwrap();
     let now = world.past("work", &file, 0);
     assert!(now.count < far.count, "{now:?} is not before {far:?}");
     unchanged(&first, &world.goes_on("work", &file));
 
-    let asleep = world.engine.suspend(&world.caller, "work", &SuspendRequest::default(), &NoWatch).unwrap();
+    let asleep = world.engine.suspend("work", &SuspendRequest::default(), &NoWatch).unwrap();
     assert!(asleep.freed_vram_bytes >= HELD, "{asleep:?}");
     assert_eq!(world.held(), 0);
     let before = read(&file).unwrap();
     let other = ResumeRequest { force: false, gpus: Some(GpuWish::List(vec!["1".to_owned()])) };
-    world.engine.resume(&world.caller, "work", &other, &NoWatch).unwrap();
+    world.engine.resume("work", &other, &NoWatch).unwrap();
     let awake = world.past("work", &file, before.count);
     unchanged(&first, &awake);
     let status = world.ask(&json!({"do": "status"}));
@@ -412,7 +410,7 @@ fn story_there_and_back() {
 }
 
 #[test]
-#[ignore = "a story of sessions_with_work_on_gpus"]
+#[ignore = "a story that `branches_share_what_is_free` tells"]
 fn story_branches_share_what_is_free() {
     let Some(world) = World::new() else { return };
     let file = world.start("trunk", GpuWish::All, &[]);
@@ -426,7 +424,7 @@ fn story_branches_share_what_is_free() {
     let from = Some(taken.commit.to_string());
     let request =
         BranchRequest { from: from.clone(), name: Some("twig".into()), count: 3, ..BranchRequest::default() };
-    let made = world.engine.branch(&world.caller, "trunk", &request, &NoWatch).unwrap();
+    let made = world.engine.branch("trunk", &request, &NoWatch).unwrap();
     for branch in &made {
         let copy = branch.session.workspace.join("said");
         unchanged(&first, &world.goes_on(&branch.session.name, &copy));
@@ -434,12 +432,12 @@ fn story_branches_share_what_is_free() {
     unchanged(&first, &world.goes_on("trunk", &file));
     // There is no room for another, and that is said beforehand.
     let request = BranchRequest { from, name: Some("more".into()), count: 1, ..BranchRequest::default() };
-    let error = world.engine.branch(&world.caller, "trunk", &request, &NoWatch).unwrap_err();
+    let error = world.engine.branch("trunk", &request, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L080", "{error}");
-    assert_eq!(world.engine.sessions(&world.caller).len(), 4);
+    assert_eq!(world.engine.sessions().len(), 4);
     // Going back needs no room but its own.
     let back = RollbackRequest::to(taken.commit.to_string());
-    world.engine.rollback(&world.caller, "trunk", &back, &NoWatch).unwrap();
+    world.engine.rollback("trunk", &back, &NoWatch).unwrap();
     unchanged(&first, &world.goes_on("trunk", &file));
     for gpu in 0..2 {
         world.ask(&json!({"do": "fill", "gpu": gpu, "bytes": 0}));
@@ -448,7 +446,7 @@ fn story_branches_share_what_is_free() {
 }
 
 #[test]
-#[ignore = "a story of sessions_with_work_on_gpus"]
+#[ignore = "a story that `refused_before_any_lock` tells"]
 fn story_refused_before_any_lock() {
     let Some(world) = World::new() else { return };
     let file = world.start("forked", GpuWish::All, &["fork"]);
@@ -464,7 +462,6 @@ fn story_refused_before_any_lock() {
     // One without a GPU has no nodes and is no concern of the driver.
     let workspace = world.home.path().join("plain");
     fs::create_dir(&workspace).unwrap();
-    chown(&workspace, Some(world.caller.uid()), Some(world.caller.uid())).unwrap();
     let looks = "import os, time\nopen('said', 'w').write(str(sorted(n for n in os.listdir('/dev') if 'nvidia' in n)))\ntime.sleep(1000)";
     let request = StartRequest {
         name: Some("plain".to_owned()),
@@ -483,7 +480,7 @@ fn story_refused_before_any_lock() {
         notebook: None,
         policy: SessionPolicy::default(),
     };
-    world.engine.start(&world.caller, request, &NoWatch).unwrap();
+    world.engine.start(request, &NoWatch).unwrap();
     let begun = Instant::now();
     while !fs::read_to_string(workspace.join("said")).is_ok_and(|said| said.ends_with(']')) {
         assert!(begun.elapsed() < Duration::from_secs(20));
@@ -496,7 +493,7 @@ fn story_refused_before_any_lock() {
 }
 
 #[test]
-#[ignore = "a story of sessions_with_work_on_gpus"]
+#[ignore = "a story that `the_driver_says_no` tells"]
 fn story_the_driver_says_no() {
     let Some(world) = World::new() else { return };
     let file = world.start("work", GpuWish::All, &[]);
@@ -520,16 +517,16 @@ fn story_the_driver_says_no() {
     assert_eq!(error.code(), "IJ-L082", "{error}");
     assert_eq!(world.state("work"), SessionState::Suspended);
     assert_eq!(world.held(), 0);
-    let error = world.engine.resume(&world.caller, "work", &ResumeRequest::default(), &NoWatch).unwrap_err();
+    let error = world.engine.resume("work", &ResumeRequest::default(), &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L021", "{error}");
     world.ask(&json!({"do": "clear"}));
-    world.engine.resume(&world.caller, "work", &ResumeRequest::default(), &NoWatch).unwrap();
+    world.engine.resume("work", &ResumeRequest::default(), &NoWatch).unwrap();
     unchanged(&first, &world.goes_on("work", &file));
     // On the way back to a snapshot: put back to where it was.
     let there = world.goes_on("work", &file);
     world.fails("restore", 1, 999);
     let back = RollbackRequest::to(taken.commit.to_string());
-    let error = world.engine.rollback(&world.caller, "work", &back, &NoWatch).unwrap_err();
+    let error = world.engine.rollback("work", &back, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L020", "{error}");
     unchanged(&first, &world.past("work", &file, there.count));
     world.ask(&json!({"do": "clear"}));
@@ -537,14 +534,14 @@ fn story_the_driver_says_no() {
 }
 
 #[test]
-#[ignore = "a story of sessions_with_work_on_gpus"]
+#[ignore = "a story that `a_daemon_that_died` tells"]
 fn story_a_daemon_that_died() {
     let Some(mut world) = World::new() else { return };
     let file = world.start("orphan", GpuWish::All, &[]);
     let first = world.past("orphan", &file, 0);
     // A new one each time: the one that leaves a process locked believes that it still has it.
     let driver = || Driver::open(Settings::new(program("infinijup-gpu"))).unwrap();
-    let view = world.engine.session(&world.caller, "orphan").unwrap();
+    let view = world.engine.session("orphan").unwrap();
     let journal = world.config.state.join("journal").join(format!("{}.json", view.id));
     for how in ["locked", "off the GPU"] {
         let driver = driver();
@@ -583,11 +580,11 @@ fn story_a_daemon_that_died() {
     let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
     assert_eq!(recovery.troubles.len(), 1, "{recovery:?}");
     world.engine = engine;
-    let view = world.engine.session(&world.caller, "orphan").unwrap();
+    let view = world.engine.session("orphan").unwrap();
     assert!(view.gpu_trouble.is_some() && view.state == SessionState::Running, "{view:?}");
     assert_eq!(world.snapshot("orphan").unwrap_err().code(), "IJ-L083");
     world.ask(&json!({"do": "clear"}));
-    let view = world.engine.resume(&world.caller, "orphan", &ResumeRequest::default(), &NoWatch).unwrap();
+    let view = world.engine.resume("orphan", &ResumeRequest::default(), &NoWatch).unwrap();
     assert_eq!(view.gpu_trouble, None);
     unchanged(&first, &world.goes_on("orphan", &file));
     assert!(!journal.exists());

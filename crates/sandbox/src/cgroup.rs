@@ -5,8 +5,9 @@
 //! hierarchy of a controller that v2 does not offer; what neither offers is listed in [`Cgroup::missing`] and is not an error,
 //! because a session without a memory limit is better than none.
 //!
-//! The directories hang directly below the mount, not below the daemon's own group: a service manager that stops the daemon
-//! ends everything in *its* group, and the sessions are to go on.
+//! For root the directories hang directly below the mount, not below the daemon's own group: a service manager that stops the
+//! daemon ends everything in *its* group, and the sessions are to go on. An ordinary user has a group only where one was delegated
+//! to them (systemd does so for `user@UID.service`): the one that the daemon itself is in, if its files are the user's to write.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,6 +21,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, SandboxError};
 
 const PARENT: &str = "infinijup";
+/// The daemon's own group, where a group was delegated to it: one with controllers for others may hold no process itself.
+const DAEMON: &str = "infinijup-daemon";
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "freezer"];
 
 /// Bounds for a whole box.
@@ -38,6 +41,8 @@ pub struct Layout {
     pub v2: Option<PathBuf>,
     /// Where the old hierarchies are mounted, by controller.
     pub v1: BTreeMap<String, PathBuf>,
+    /// The group in the unified hierarchy below which we may make our own; empty for its root.
+    pub below: PathBuf,
 }
 
 impl Layout {
@@ -57,13 +62,43 @@ impl Layout {
                 _ => {}
             }
         }
+        if !rustix::process::geteuid().is_root() {
+            layout.only_what_is_delegated();
+        }
         Ok(layout)
+    }
+
+    /// What an ordinary user has of the machine's hierarchies.
+    fn only_what_is_delegated(&mut self) {
+        self.v1.clear();
+        let Some(root) = &self.v2 else { return };
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        // A daemon that lives in a group of its own making is one level deeper than what was delegated.
+        let own = Path::new(own);
+        let own = if own.ends_with(DAEMON) { own.parent().unwrap_or(own) } else { own };
+        let may = |file: PathBuf| {
+            rustix::fs::accessat(
+                rustix::fs::CWD,
+                file,
+                rustix::fs::Access::WRITE_OK,
+                rustix::fs::AtFlags::empty(),
+            )
+            .is_ok()
+        };
+        let group = root.join(own);
+        if own.as_os_str().is_empty() || !may(group.clone()) || !may(group.join("cgroup.procs")) {
+            self.v2 = None;
+        } else {
+            self.below = own.to_owned();
+        }
     }
 
     /// Controllers that v2 offers. Freezing is part of v2 itself.
     fn in_v2(&self) -> Vec<String> {
         let Some(root) = &self.v2 else { return Vec::new() };
-        let listed = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+        let listed =
+            fs::read_to_string(root.join(&self.below).join("cgroup.controllers")).unwrap_or_default();
         let mut names: Vec<String> = listed.split_ascii_whitespace().map(str::to_owned).collect();
         names.push("freezer".to_owned());
         names
@@ -91,7 +126,7 @@ impl Cgroup {
             fs::create_dir_all(&path).map_err(SandboxError::io("make the cgroup", &path))?;
         }
         if let (Some(directory), Some(root)) = (group.v2.clone(), &layout.v2) {
-            group.enable_v2(root, &directory, limits)?;
+            group.enable_v2(&root.join(&layout.below), &directory, limits)?;
         }
         group.limit("memory", limits.memory, "memory.max", "memory.limit_in_bytes")?;
         group.limit("pids", limits.pids, "pids.max", "pids.max")?;
@@ -111,7 +146,7 @@ impl Cgroup {
             return Err(SandboxError::BadSpec { detail: format!("`{id}` cannot name a box") });
         }
         let in_v2 = layout.in_v2();
-        let below = |root: &PathBuf| root.join(PARENT).join(id);
+        let below = |root: &PathBuf| root.join(&layout.below).join(PARENT).join(id);
         let v1: BTreeMap<_, _> = layout
             .v1
             .iter()
@@ -161,6 +196,16 @@ impl Cgroup {
     /// Controllers that this machine does not offer; limits that need them are not in force.
     pub fn missing(&self) -> &[String] {
         &self.missing
+    }
+
+    /// Which of these limits is not in force, if one is not.
+    pub fn not_in_force(&self, limits: Limits) -> Option<&'static str> {
+        let lacks = |name: &str| self.missing.iter().any(|missing| missing == name);
+        match (limits.memory, limits.pids) {
+            (Some(_), _) if lacks("memory") => Some("memory"),
+            (_, Some(_)) if lacks("pids") => Some("processes"),
+            _ => None,
+        }
     }
 
     /// The directories that make up the group.
@@ -288,7 +333,10 @@ fn directories(layout: &Layout, text: &str) -> Vec<PathBuf> {
         else {
             continue;
         };
-        let Some(relative) = path.strip_prefix('/').filter(|path| path.starts_with(PARENT)) else { continue };
+        let ours = |path: &&str| {
+            Path::new(path).strip_prefix(&layout.below).is_ok_and(|below| below.starts_with(PARENT))
+        };
+        let Some(relative) = path.strip_prefix('/').filter(ours) else { continue };
         let root = if number == "0" {
             layout.v2.as_ref()
         } else {
@@ -308,7 +356,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a directory");
         fs::write(root.path().join("cgroup.controllers"), controllers).expect("a file");
         fs::create_dir_all(root.path().join("infinijup/a")).expect("directories");
-        let layout = Layout { v2: Some(root.path().to_owned()), v1: BTreeMap::new() };
+        let layout = Layout { v2: Some(root.path().to_owned()), ..Layout::default() };
         (root, layout)
     }
 

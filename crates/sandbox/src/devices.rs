@@ -1,33 +1,25 @@
 //! Device nodes of NVIDIA's driver that a box may have.
 //!
-//! They are made inside with `mknod`, like the harmless ones: CRIU cannot dump a `/dev` into which nodes of the machine's were
-//! bound. A node is a name and a number and nothing else, so it can also be made later, in the `/dev` of a box that runs:
-//! after a restore the box must have the nodes of the GPUs that it was given *now*, with the numbers that they have on
-//! *this* machine since *this* boot (that of `nvidia-uvm` is handed out when the driver is loaded).
+//! They are bound from the machine's `/dev` when the box is made, so a restored box has the nodes of the GPUs that it was given
+//! *now*, with the numbers that they have on *this* machine since *this* boot (that of `nvidia-uvm` is handed out when the driver is
+//! loaded).
 //!
-//! Only names that are known here are made. Left out on purpose are `nvidia-modeset`, which is for screens, and
+//! Only names that are known here are bound. Left out on purpose are `nvidia-modeset`, which is for screens, and
 //! `nvidia-caps`, which is for MIG and for the driver's own services.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{
-    Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, accessat, major, makedev, minor,
-    mknodat,
-};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, major, makedev, minor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SandboxError};
-use crate::user::{User, as_user};
 
 /// What every node of the driver begins with.
 const PREFIX: &str = "nvidia";
-/// Everybody may open them, as the driver's own tool makes them. Who gets a node is decided by making it or not.
-const MODE: u32 = 0o666;
-const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// A character device below `/dev`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -79,15 +71,12 @@ pub fn host_nodes(dir: &Path) -> Vec<DeviceNode> {
     nodes
 }
 
-/// Those of [`host_nodes`] that this user may open for reading and writing. A machine can keep its GPUs for some: then a box
-/// must not be the way around that.
-pub fn host_nodes_for(dir: &Path, user: &User) -> Result<Vec<DeviceNode>> {
+/// Those of [`host_nodes`] that we may open for reading and writing. A machine can keep its GPUs for some.
+pub fn usable_nodes(dir: &Path) -> Vec<DeviceNode> {
     let mut nodes = host_nodes(dir);
-    as_user(user, || {
-        let may = Access::READ_OK | Access::WRITE_OK;
-        nodes.retain(|node| accessat(CWD, dir.join(&node.name), may, AtFlags::empty()).is_ok());
-        nodes
-    })
+    let may = Access::READ_OK | Access::WRITE_OK;
+    nodes.retain(|node| accessat(CWD, dir.join(&node.name), may, AtFlags::empty()).is_ok());
+    nodes
 }
 
 /// Refuses names that no box may have, and one name twice.
@@ -104,103 +93,18 @@ pub(crate) fn check(nodes: &[DeviceNode]) -> Result<()> {
     Ok(())
 }
 
-/// Makes them in the `/dev` of a box that is being built.
-pub(crate) fn make_all(dev: &Path, nodes: &[DeviceNode]) -> Result<()> {
-    check(nodes)?;
-    let directory = rustix::fs::open(dev, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(SandboxError::io("open", dev))?;
-    nodes.iter().try_for_each(|node| make(directory.as_fd(), dev, node))
-}
-
-/// Makes the driver's nodes in the `/dev` of a running box exactly these: what is missing is made, what is wrong is made anew,
-/// what is too much is removed. Other files there are left alone.
-///
-/// The box may be a restored one and its `/dev` may by then belong to the user, who could exchange names while we work. So nothing
-/// is followed, what we change is what we hold open, and the directory must be a tmpfs other than the machine's `/dev`.
-pub fn settle_devices(init_pid: i32, nodes: &[DeviceNode]) -> Result<()> {
-    check(nodes)?;
-    let shown = PathBuf::from(format!("/proc/{init_pid}/root/dev"));
-    let dev = open_dev(init_pid, &shown)?;
-    for (name, found) in present(&dev, &shown)? {
-        let wanted = nodes.iter().find(|node| node.name == name);
-        if !wanted.is_some_and(|node| is_right(node, &found)) {
-            let is_directory = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-            rustix::fs::unlinkat(&dev, name.as_str(), flags)
-                .map_err(SandboxError::io("remove", &shown.join(&name)))?;
-        }
-    }
-    for node in nodes {
-        let found = rustix::fs::statat(&dev, node.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-        match found {
-            Ok(found) if is_right(node, &found) => {}
-            _ => make(dev.as_fd(), &shown, node)?,
-        }
-    }
-    Ok(())
-}
-
-/// The box's own `/dev`, never the machine's.
-fn open_dev(init_pid: i32, shown: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = PathBuf::from(format!("/proc/{init_pid}/root"));
-    let base = rustix::fs::open(&root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| match error {
-            rustix::io::Errno::NOENT | rustix::io::Errno::SRCH => SandboxError::Gone { pid: init_pid },
-            error => SandboxError::io("open", &root)(error),
-        })?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let dev = rustix::fs::openat2(&base, "dev", flags, Mode::empty(), resolve)
-        .map_err(SandboxError::io("open", shown))?;
-    let own = rustix::fs::fstat(&dev).map_err(SandboxError::io("examine", shown))?;
-    let ours = rustix::fs::stat("/dev").map_err(SandboxError::io("examine", Path::new("/dev")))?;
-    let is_tmpfs =
-        rustix::fs::fstatfs(&dev).map_err(SandboxError::io("examine", shown))?.f_type == TMPFS_MAGIC;
-    if !is_tmpfs || own.st_dev == ours.st_dev {
-        let refused = io::Error::other("it is not a `/dev` that was made for a box");
-        return Err(SandboxError::io("change", shown)(refused));
-    }
-    Ok(dev)
-}
-
-/// Everything there that has a name of the driver's, known or not.
-fn present(dev: &OwnedFd, shown: &Path) -> Result<Vec<(String, Stat)>> {
-    let mut found = Vec::new();
-    let entries = Dir::read_from(dev).map_err(SandboxError::io("list", shown))?;
-    for entry in entries {
-        let entry = entry.map_err(SandboxError::io("list", shown))?;
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        if name.starts_with(PREFIX)
-            && let Ok(stat) = rustix::fs::statat(dev, name, AtFlags::SYMLINK_NOFOLLOW)
-        {
-            found.push((name.to_owned(), stat));
-        }
+/// Opens a node of the machine's, to be bound into a box, and sees that it is the one that is meant.
+pub(crate) fn open(node: &DeviceNode) -> Result<OwnedFd> {
+    check(std::slice::from_ref(node))?;
+    let path = Path::new("/dev").join(&node.name);
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = rustix::fs::open(&path, flags, Mode::empty()).map_err(SandboxError::io("open", &path))?;
+    let stat = rustix::fs::fstat(&found).map_err(SandboxError::io("examine", &path))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::CharacterDevice || stat.st_rdev != node.number() {
+        let other = io::Error::other(format!("it is not the device {}:{}", node.major, node.minor));
+        return Err(SandboxError::io("use", &path)(other));
     }
     Ok(found)
-}
-
-fn is_right(node: &DeviceNode, found: &Stat) -> bool {
-    FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice
-        && found.st_rdev == node.number()
-        && found.st_mode & 0o7777 == MODE
-}
-
-fn make(dev: BorrowedFd<'_>, shown: &Path, node: &DeviceNode) -> Result<()> {
-    let path = shown.join(&node.name);
-    let mode = Mode::from_raw_mode(MODE);
-    mknodat(dev, node.name.as_str(), FileType::CharacterDevice, mode, node.number())
-        .map_err(SandboxError::io("make the device", &path))?;
-    // The umask is the whole program's and may be anything. The mode is set on what was opened, which is looked at first:
-    // the name could be a link by now.
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(dev, node.name.as_str(), flags, Mode::empty())
-        .map_err(SandboxError::io("open", &path))?;
-    let stat = rustix::fs::fstat(&made).map_err(SandboxError::io("examine", &path))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::CharacterDevice || stat.st_rdev != node.number() {
-        return Err(SandboxError::io("make the device", &path)(io::Error::other("somebody exchanged it")));
-    }
-    rustix::fs::chmod(format!("/proc/self/fd/{}", made.as_raw_fd()), mode)
-        .map_err(SandboxError::io("set the mode of", &path))
 }
 
 #[cfg(test)]
@@ -249,12 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn the_dev_of_the_machine_is_never_touched() {
-        let own = i32::try_from(std::process::id()).expect("pids fit");
-        let refused = settle_devices(own, &[node("nvidia0")]).expect_err("this is no box");
-        assert_eq!(refused.code(), "IJ-B001", "{refused}");
-        assert!(!Path::new("/dev/nvidia0").exists() || !host_nodes(Path::new("/dev")).is_empty());
-        let gone = settle_devices(i32::MAX, &[]).expect_err("nobody has this pid");
-        assert_eq!(gone.code(), "IJ-B010", "{gone}");
+    fn a_node_that_is_not_there_is_named() {
+        let refused = open(&DeviceNode { name: "nvidia9999".to_owned(), major: 195, minor: 1 });
+        assert_eq!(refused.expect_err("no machine has it").code(), "IJ-B001");
     }
 }

@@ -135,7 +135,7 @@ impl SandboxError {
             Self::Io { source, .. } | Self::System { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
-                Some("namespaces, mounts and cgroups need root: is the daemon running as root?".to_owned())
+                Some("`infinijup doctor` says what this machine forbids, and what helps".to_owned())
             }
             _ => None,
         }

@@ -1,18 +1,18 @@
-//! Running something in a box that is up, and the words that run CRIU with a user's real ids.
+//! Running something in a box that is up: commands of the user, CRIU, and small errands of ours.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::process::{Child, ExitStatus, Output};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::Cgroup;
 use crate::error::{Result, SandboxError};
 use crate::launch::last_line;
+use crate::process::Identity;
 use crate::program::Program;
 use crate::user::User;
 
@@ -22,41 +22,33 @@ pub const OUTPUT_LIMIT: usize = 16 << 20;
 /// The helper ends so when it could not even start the command, as `docker exec` does.
 pub(crate) const ENTER_FAILED: u8 = 125;
 
+/// The descriptor by which a program that runs [`inside`] finds the first directory that it was given.
+pub(crate) const FIRST_DIRECTORY: i32 = 3;
+
 /// What the entering helper reads from stdin.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    pub(crate) pid: i32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) groups: Vec<u32>,
+    pub(crate) holder: Identity,
     pub(crate) command: Vec<OsString>,
     pub(crate) cwd: OsString,
     pub(crate) env: Vec<(OsString, OsString)>,
 }
 
-/// Runs a command inside the box whose first process is `init`, as the user, and waits for it.
+/// Runs a command of the user's inside a box, without capabilities, and waits for it.
 ///
 /// It gets no stdin. Its output goes through pipes to us, so CRIU cannot dump the box while it runs. The status is the
 /// command's, as a shell would give it. There is no time limit: a caller who needs one wraps the command in `timeout`. What
 /// the command leaves running in the background is not waited for.
 pub fn exec_in(
     program: &Program,
-    init: i32,
-    user: &User,
+    holder: Identity,
     command: &[OsString],
     cwd: &Path,
     env: &[(OsString, OsString)],
 ) -> Result<Output> {
-    let failed = |detail: String| SandboxError::Enter { pid: init, detail };
-    let entry = Entry {
-        pid: init,
-        uid: user.uid,
-        gid: user.gid,
-        groups: user.groups.clone(),
-        command: command.to_vec(),
-        cwd: cwd.as_os_str().to_owned(),
-        env: env.to_vec(),
-    };
+    let failed = |detail: String| SandboxError::Enter { pid: holder.pid, detail };
+    let entry =
+        Entry { holder, command: command.to_vec(), cwd: cwd.as_os_str().to_owned(), env: env.to_vec() };
     if entry.command.is_empty() {
         return Err(failed("the command has no words".to_owned()));
     }
@@ -68,10 +60,75 @@ pub fn exec_in(
     }
     let (status, stdout, stderr) =
         collect(&mut helper).map_err(SandboxError::io("wait for", program.path()))?;
-    if status.code() == Some(i32::from(ENTER_FAILED)) && stderr.starts_with(FAILURE_MARK.as_bytes()) {
-        return Err(failed(last_line(&stderr).trim_start_matches(FAILURE_MARK).to_owned()));
+    if let Some(failure) = own_failure(status, &stderr) {
+        return Err(failed(failure));
     }
     Ok(Output { status, stdout, stderr })
+}
+
+/// What the helper itself complained about, if it did.
+fn own_failure(status: ExitStatus, stderr: &[u8]) -> Option<String> {
+    let own = status.code() == Some(i32::from(ENTER_FAILED)) && stderr.starts_with(FAILURE_MARK.as_bytes());
+    own.then(|| last_line(stderr).trim_start_matches(FAILURE_MARK).to_owned())
+}
+
+/// The words to put before a program so that it runs inside a box with the capabilities of its user namespace, with CRIU's notes on
+/// the kernel at hand. It finds `directories` by [`inside_directory`], wherever the box has them hidden.
+pub fn inside(
+    program: &Program,
+    holder: Identity,
+    kdat: Option<&Path>,
+    directories: &[&Path],
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![program.path().into(), "inside".into()];
+    words.extend(["--holder".into(), format!("{}:{}", holder.pid, holder.start_time).into()]);
+    if let Some(kdat) = kdat {
+        words.extend(["--kdat".into(), kdat.into()]);
+    }
+    for directory in directories {
+        words.extend(["--directory".into(), (*directory).into()]);
+    }
+    words.push("--".into());
+    words
+}
+
+/// The path by which a program that runs [`inside`] finds the directory with this index.
+pub fn inside_directory(index: usize) -> PathBuf {
+    let first = usize::try_from(FIRST_DIRECTORY).unwrap_or_default();
+    PathBuf::from(format!("/proc/self/fd/{}", first + index))
+}
+
+/// Runs one of our own roles inside a box and waits for it; gives its output.
+pub(crate) fn role_inside(
+    program: &Program,
+    holder: Identity,
+    role: &[&str],
+    stdin: Stdio,
+    stdout: Stdio,
+) -> Result<Vec<u8>> {
+    let failed = |detail: String| SandboxError::Enter { pid: holder.pid, detail };
+    let mut words = inside(program, holder, None, &[]).into_iter();
+    let mut helper = Command::new(words.next().unwrap_or_default());
+    let helper = helper.args(words).arg(program.path()).args(role).stdin(stdin).stdout(stdout);
+    let output = helper
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(Child::wait_with_output)
+        .map_err(SandboxError::io("run", program.path()))?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(failed(last_line(&output.stderr).trim_start_matches(FAILURE_MARK).to_owned())),
+    }
+}
+
+/// Has the next process of the box get a number above `last`: those below are CRIU's, and those of the tree are taken.
+pub fn count_from(program: &Program, holder: Identity, last: i32) -> Result<()> {
+    role_inside(program, holder, &["count-from", &last.to_string()], Stdio::null(), Stdio::null()).map(drop)
+}
+
+/// What the kernel says about the Unix sockets in the box's network, as JSON.
+pub(crate) fn sockets_inside(program: &Program, holder: Identity) -> Result<Vec<u8>> {
+    role_inside(program, holder, &["sockets"], Stdio::null(), Stdio::piped())
 }
 
 /// How the helper's own complaints begin.
@@ -138,37 +195,20 @@ impl Stream {
     }
 }
 
-/// The words to put before `criu …` so that it may dump and restore this user's processes.
+/// The words to put before `criu …` so that root's daemon may dump and restore processes of `user` that live outside of boxes.
 ///
 /// Without `CAP_SYS_RESOURCE` the kernel lets a process read or set another's limits only if their real ids are equal. So
-/// the helper takes the user's *real* ids and keeps root's effective and saved ones, with all capabilities. It also
-/// * joins the box's control group first, so that restored processes are born in it;
-/// * lends `kdat`, CRIU's notes about the kernel, as `/run/criu.kdat`: CRIU would otherwise probe the kernel each time, and one of
-///   its probes (libnftables) ends a process whose real and effective ids differ.
-pub fn real_ids_runner(
-    program: &Program,
-    user: &User,
-    kdat: &Path,
-    cgroup: Option<&Cgroup>,
-) -> Vec<OsString> {
-    let mut words = real_ids_words(program, user);
-    words.extend(["--kdat".into(), kdat.into()]);
-    for path in cgroup.map(Cgroup::paths).unwrap_or_default() {
-        words.extend(["--cgroup".into(), path.into()]);
-    }
-    words.push("--".into());
+/// the helper takes the user's *real* ids and keeps root's effective and saved ones, with all capabilities. CRIU must share the
+/// machine's mount namespace, so `kdat`, its notes about the kernel, is copied to `/run/criu.kdat`: it would otherwise probe the
+/// kernel each time, and one of its probes (libnftables) ends a process whose real and effective ids differ.
+pub fn real_ids_runner(program: &Program, user: &User, kdat: &Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![program.path().into(), "real-ids".into()];
+    words.extend(["--uid".into(), user.uid.to_string().into(), "--gid".into(), user.gid.to_string().into()]);
+    words.extend(["--kdat".into(), kdat.into(), "--".into()]);
     words
 }
 
-/// The same for processes that live in the machine's own mount namespace, which CRIU must then share. `kdat` is copied to
-/// `/run/criu.kdat` instead of being lent.
-pub fn real_ids_runner_here(program: &Program, user: &User, kdat: &Path) -> Vec<OsString> {
-    let mut words = real_ids_words(program, user);
-    words.extend(["--kdat-here".into(), kdat.into(), "--".into()]);
-    words
-}
-
-/// Removes notes that [`real_ids_runner_here`] has left from before the machine was started: on a `/run` that is not in memory
+/// Removes notes that [`real_ids_runner`] has left from before the machine was started: on a `/run` that is not in memory
 /// they would be taken for those of a kernel that may have been exchanged since.
 pub fn forget_notes_of_another_boot() {
     let path = Path::new("/run/criu.kdat");
@@ -181,10 +221,4 @@ pub fn forget_notes_of_another_boot() {
         // if it cannot be removed it is not ours
         let _ = std::fs::remove_file(path);
     }
-}
-
-fn real_ids_words(program: &Program, user: &User) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec![program.path().into(), "real-ids".into()];
-    words.extend(["--uid".into(), user.uid.to_string().into(), "--gid".into(), user.gid.to_string().into()]);
-    words
 }

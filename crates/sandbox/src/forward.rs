@@ -1,8 +1,7 @@
-//! Ports of a private network, reachable from the machine's loopback.
+//! The gate of a box ([`Gate`](crate::Gate)), reachable from the machine's loopback by its own user.
 //!
-//! The forwarder is a process of its own (`infinijup-box forward`), because it has to go on when the daemon is restarted. It listens
-//! on 127.0.0.1 outside and opens the namespace anew for each connection, so that it also serves a namespace that was made
-//! anew at the same path.
+//! The forwarder is a process of its own (`infinijup-box forward`), because it has to go on when the daemon is restarted. It connects
+//! to the gate's sockets by their paths, so it also serves a box that was made anew.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
@@ -31,18 +30,15 @@ pub(crate) enum Report {
 pub struct Forwarder {
     /// Its process.
     pub identity: Identity,
-    /// Ports outside, with the port inside that each leads to.
-    pub ports: Vec<(u16, u16)>,
+    /// Ports outside, in the order of the gate's sockets.
+    pub ports: Vec<u16>,
 }
 
 impl Forwarder {
-    /// Starts one for the namespace pinned at `netns`. Port 0 outside means any that is free.
-    pub fn start(program: &Program, netns: &Path, ports: &[(u16, u16)]) -> Result<Self> {
+    /// Starts one for the gate in this directory. Port 0 means any that is free.
+    pub fn start(program: &Program, gate: &Path, ports: &[u16]) -> Result<Self> {
         let mut helper = program.role("forward");
-        helper.arg(netns).stdin(Stdio::null());
-        for (outside, inside) in ports {
-            helper.arg(format!("{outside}:{inside}"));
-        }
+        helper.arg(gate).args(ports.iter().map(ToString::to_string)).stdin(Stdio::null());
         let mut helper = helper.spawn().map_err(SandboxError::io("run", program.path()))?;
         let mut line = String::new();
         if let Some(stdout) = helper.stdout.take() {

@@ -6,23 +6,23 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SandboxError};
+use crate::process::{self, Identity};
 use crate::program::Program;
-use crate::spec::{BoxSpec, EXIT_FILE, Launched, Plan};
-use crate::user::{User, as_user};
+use crate::spec::{BoxSpec, EXIT_FILE, Launched, Plan, ROOT_PID};
 
 /// What the launching helper says in the end, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// The box is up.
-    Up(Launched),
+    /// The box is up, and this is its holder.
+    Up(Identity),
     /// It is not, and nothing is left of it.
     Failed(String),
 }
 
-/// Starts a box. When this returns, the main command and the sidecars have been started inside.
+/// Starts a box. When this returns, its commands have been started inside, if it has any.
 ///
-/// The box is nobody's child in particular: it falls to the nearest subreaper above the caller, and it does not end with the
-/// caller. The [`Root`](crate::Root) is no longer needed afterwards.
+/// The box is nobody's child in particular: its holder falls to the nearest subreaper above the caller, and it does not end with
+/// the caller.
 pub fn launch(program: &Program, spec: &BoxSpec<'_>) -> Result<Launched> {
     let failed = |detail: String| SandboxError::Launch { id: spec.id.clone(), detail };
     let plan = serde_json::to_vec(&Plan::new(spec)?).map_err(|error| failed(error.to_string()))?;
@@ -32,44 +32,70 @@ pub fn launch(program: &Program, spec: &BoxSpec<'_>) -> Result<Launched> {
         let _ = stdin.write_all(&plan);
     }
     let output = helper.wait_with_output().map_err(SandboxError::io("wait for", program.path()))?;
-    match serde_json::from_slice(&output.stdout) {
-        Ok(Report::Up(launched)) => Ok(launched),
-        Ok(Report::Failed(detail)) => Err(failed(detail)),
+    let holder = match serde_json::from_slice(&output.stdout) {
+        Ok(Report::Up(holder)) => holder,
+        Ok(Report::Failed(detail)) => return Err(failed(detail)),
         Err(_) => {
-            Err(failed(format!("the helper ended early ({}): {}", output.status, last_line(&output.stderr))))
+            let detail = format!("the helper ended early ({}): {}", output.status, last_line(&output.stderr));
+            return Err(failed(detail));
         }
-    }
+    };
+    let root = match spec.commands {
+        // A root that has ended by now takes the holder with it, which then stands for it.
+        Some(_) => Some(root_of(holder)?.unwrap_or(holder)),
+        None => None,
+    };
+    Ok(Launched { holder, root })
 }
 
-/// The exit status that the box's init has recorded: as a shell would give it, 128 and more for a signal.
+/// The first process of the tree in the box of this holder, as the machine numbers it.
+pub fn root_of(holder: Identity) -> Result<Option<Identity>> {
+    // The tree's root is the holder's own child, after a start and, when CRIU has ended, after a restore.
+    let is_root =
+        |one: &process::ProcessInfo| one.namespace_pids.last() == Some(&ROOT_PID) && one.ppid == holder.pid;
+    if !holder.is_alive() {
+        return Ok(None);
+    }
+    Ok(process::children(holder.pid)?.iter().find(|one| is_root(one)).map(process::ProcessInfo::identity))
+}
+
+/// The holders of boxes on this directory: mostly one, or none. A daemon that was killed in the middle of a start finds by this
+/// what it had made and not yet written down.
+pub fn holders_of(box_dir: &Path) -> Result<Vec<Identity>> {
+    use std::os::unix::ffi::OsStrExt;
+    let own = rustix::process::geteuid().as_raw();
+    let mut found = Vec::new();
+    for one in process::all()? {
+        if one.uid != own || one.namespace_pids.last() != Some(&1) || one.namespace_pids.len() < 2 {
+            continue;
+        }
+        let words = std::fs::read(format!("/proc/{}/cmdline", one.pid)).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0).skip(1);
+        if words.next() == Some(b"holder") && words.next() == Some(box_dir.as_os_str().as_bytes()) {
+            found.push(one.identity());
+        }
+    }
+    Ok(found)
+}
+
+/// The exit status that the box's first process has recorded: as a shell would give it, 128 and more for a signal.
 ///
-/// The directory is the user's to write to, so the file is read with the user's rights and believed only as far as it is a
-/// small number.
-pub fn recorded_exit(user: &User, box_dir: &Path) -> Result<Option<i32>> {
+/// The session can write to that directory, so the file is opened without waiting for anybody, and believed only as far as it
+/// is a small number.
+pub fn recorded_exit(box_dir: &Path) -> Option<i32> {
     use rustix::fs::{Mode, OFlags};
-    let path = box_dir.join(EXIT_FILE);
-    as_user(user, || {
-        let fd = rustix::fs::open(
-            &path,
-            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .ok()?;
-        let mut text = [0; 16];
-        let length = rustix::io::read(&fd, &mut text).ok()?;
-        std::str::from_utf8(text.get(..length)?)
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
-            .filter(|status| (0..=255).contains(status))
-    })
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(box_dir.join(EXIT_FILE), flags, Mode::empty()).ok()?;
+    let mut text = [0; 16];
+    let length = rustix::io::read(&fd, &mut text).ok()?;
+    let status = std::str::from_utf8(text.get(..length)?).ok()?.trim().parse().ok();
+    status.filter(|status| (0..=255).contains(status))
 }
 
 /// Forgets the exit status of an earlier command, before another one runs in the same box.
-pub fn forget_exit(user: &User, box_dir: &Path) -> Result<()> {
+pub fn forget_exit(box_dir: &Path) -> Result<()> {
     let path = box_dir.join(EXIT_FILE);
-    match as_user(user, || std::fs::remove_file(&path))? {
+    match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(SandboxError::io("remove", &path)(error))
         }

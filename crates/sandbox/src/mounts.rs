@@ -1,17 +1,13 @@
-//! The mount table, the private root of a box, and taking mounts away again.
+//! The mount table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, unmount};
 
 use crate::error::{Result, SandboxError};
 
 /// One line of `mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mount {
-    /// Device and path in it: what is mounted.
-    pub(crate) source: (String, String),
     pub(crate) target: PathBuf,
     pub(crate) kind: String,
     pub(crate) super_options: String,
@@ -24,13 +20,11 @@ pub(crate) fn parse(text: &str) -> Vec<Mount> {
 
 fn parse_line(line: &str) -> Option<Mount> {
     let (front, back) = line.split_once(" - ")?;
-    let mut front = front.split(' ').skip(2);
-    let source = (front.next()?.to_owned(), front.next()?.to_owned());
-    let target = front.next()?;
+    let target = front.split(' ').nth(4)?;
     let mut back = back.split(' ');
     let kind = back.next()?.to_owned();
     let super_options = back.nth(1).unwrap_or_default().to_owned();
-    Some(Mount { source, target: unescape(target), kind, super_options })
+    Some(Mount { target: unescape(target), kind, super_options })
 }
 
 /// The kernel writes blank, tab, newline and backslash as three octal digits.
@@ -64,68 +58,11 @@ pub(crate) fn table() -> Result<Vec<Mount>> {
     Ok(parse(&fs::read_to_string(path).map_err(SandboxError::io("read", path))?))
 }
 
-/// A second view of `/`, on which a box is built: a bind of the root file system alone, without what is mounted in it.
-///
-/// It is needed only while a box is launched or restored; the box keeps its own. Dropping it takes the mount away.
-#[derive(Debug)]
-pub struct Root {
-    path: PathBuf,
-}
-
-impl Root {
-    /// Makes it at `path`, a directory that is made if it is missing. What a crash has left mounted there goes first.
-    pub fn at(path: &Path) -> Result<Self> {
-        fs::create_dir_all(path).map_err(SandboxError::io("make", path))?;
-        let path = &path.canonicalize().map_err(SandboxError::io("open", path))?;
-        unmount_all(path)?;
-        mount_bind("/", path).map_err(SandboxError::io("bind the root to", path))?;
-        let root = Self { path: path.clone() };
-        // CRIU and pivot_root both refuse a root whose mounts travel to others.
-        mount_change(path, MountPropagationFlags::PRIVATE).map_err(SandboxError::io("make private", path))?;
-        Ok(root)
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Takes it away and says what went wrong; dropping it does the same in silence.
-    pub fn unmount(self) -> Result<()> {
-        self.release()
-    }
-
-    fn release(&self) -> Result<()> {
-        if !table()?.iter().any(|mount| mount.target == self.path) {
-            return Ok(());
-        }
-        unmount(&self.path, UnmountFlags::DETACH).map_err(SandboxError::io("unmount", &self.path))?;
-        // Never recursive: should the unmount have gone wrong, this directory is the machine's own root.
-        fs::remove_dir(&self.path).map_err(SandboxError::io("remove", &self.path))
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        // Nobody to tell; `leftover_mounts` finds what stays.
-        let _ = self.release();
-    }
-}
-
 /// What is mounted at or below this directory, deepest last.
 pub fn leftover_mounts(under: &Path) -> Result<Vec<PathBuf>> {
     // The table knows no links. What is not there can have no mounts, but saying so is the table's business.
     let under = under.canonicalize().unwrap_or_else(|_| under.to_owned());
     Ok(table()?.into_iter().map(|mount| mount.target).filter(|target| target.starts_with(&under)).collect())
-}
-
-/// Unmounts everything at or below this directory, and says how many mounts that were.
-pub fn unmount_all(under: &Path) -> Result<usize> {
-    let mounts = leftover_mounts(under)?;
-    for target in mounts.iter().rev() {
-        unmount(target, UnmountFlags::DETACH).map_err(SandboxError::io("unmount", target))?;
-    }
-    Ok(mounts.len())
 }
 
 #[cfg(test)]

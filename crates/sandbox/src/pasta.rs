@@ -1,5 +1,5 @@
 //! The way out of a private network: `pasta` (package `passt`), a user-space network stack that needs no bridge and no
-//! firewall rules. The tap device it makes belongs to the namespace, which is external to CRIU, so a snapshot never sees it.
+//! firewall rules. The tap device it makes belongs to the namespace, which no snapshot contains.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,29 +25,32 @@ impl Pasta {
         std::env::split_paths(&path).map(|directory| directory.join("pasta")).find(|file| file.is_file())
     }
 
-    /// Opens the way out of the namespace pinned at `netns`. `None` if pasta is not installed.
+    /// Whether we may open the node that it needs. Every distribution opens it to everybody; a bare container may not.
+    pub fn has_node() -> bool {
+        std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_ok()
+    }
+
+    /// Opens the way out of the network of the box with this holder. `note` is a file that it may make for a moment. `None` if
+    /// this machine has no way out for us: pasta is not installed, or may not open its node.
     ///
     /// The namespace gets the host's address and default route. It does not get at the host's loopback (`--no-map-gw`), and
     /// nothing outside gets in: ports are the [`Forwarder`](crate::Forwarder)'s business.
-    pub fn start(netns: &Path) -> Result<Option<Self>> {
-        let Some(program) = Self::find() else { return Ok(None) };
-        let mut note = netns.as_os_str().to_owned();
-        note.push(".pasta");
-        let note = PathBuf::from(note);
+    pub fn start(holder: Identity, note: &Path) -> Result<Option<Self>> {
+        let Some(program) = Self::find().filter(|_| Self::has_node()) else { return Ok(None) };
+        let namespace = |kind: &str| format!("/proc/{}/ns/{kind}", holder.pid);
         // It goes into the background by itself once the network is up, and leaves its pid in the note.
         let output = Command::new(&program)
-            .args(["--runas", "0:0", "--config-net", "--quiet", "--no-map-gw"])
+            .args(["--config-net", "--quiet", "--no-map-gw"])
             .args(["-t", "none", "-u", "none", "-T", "none", "-U", "none"])
             .arg("--pid")
-            .arg(&note)
-            .arg("--netns")
-            .arg(netns)
+            .arg(note)
+            .args(["--userns", &namespace("user"), "--netns", &namespace("net")])
             .stdin(Stdio::null())
             .output()
             .map_err(SandboxError::io("run", &program))?;
-        let pid = std::fs::read_to_string(&note).ok().and_then(|text| text.trim().parse().ok());
+        let pid = std::fs::read_to_string(note).ok().and_then(|text| text.trim().parse().ok());
         // Whether or not it was written.
-        let _ = std::fs::remove_file(&note);
+        let _ = std::fs::remove_file(note);
         let pid = match pid {
             Some(pid) if output.status.success() => pid,
             _ => return Err(SandboxError::Pasta { detail: last_line(&output.stderr) }),

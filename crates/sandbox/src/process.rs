@@ -210,9 +210,13 @@ pub fn all() -> Result<Vec<ProcessInfo>> {
 
 /// Our own children.
 pub(crate) fn own_children() -> Result<Vec<ProcessInfo>> {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
+    children(rustix::process::getpid().as_raw_nonzero().get())
+}
+
+/// The children of a process.
+pub(crate) fn children(own: i32) -> Result<Vec<ProcessInfo>> {
     // Each thread has a list of the children it started; a kernel may be built without these lists.
-    let lists: Option<String> = fs::read_dir("/proc/self/task").ok().and_then(|threads| {
+    let lists: Option<String> = fs::read_dir(format!("/proc/{own}/task")).ok().and_then(|threads| {
         threads.map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok()).collect()
     });
     let Some(lists) = lists else {

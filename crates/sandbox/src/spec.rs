@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,6 @@ use crate::cgroup::Cgroup;
 use crate::devices::{self, DeviceNode};
 use crate::error::{Result, SandboxError};
 use crate::process::Identity;
-use crate::user::User;
 
 /// Where a box sees its own directory ([`BoxSpec::box_dir`]).
 pub const BOX_DIR: &str = "/run/infinijup-box";
@@ -17,11 +17,17 @@ pub const BOX_DIR: &str = "/run/infinijup-box";
 /// The file in the box's directory that holds the exit status of the main command once it has ended.
 pub const EXIT_FILE: &str = "exit";
 
+/// The number of the first process of every tree, inside its box.
+///
+/// When the kernel has counted through all numbers it begins again at 300 and never hands out a lower one, so the numbers below
+/// are always free for the holder, the gate and CRIU.
+pub const ROOT_PID: i32 = 300;
+
 /// Which network a box lives in.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Network {
-    /// The network namespace that is pinned at this path.
-    Private(PathBuf),
+    /// One of its own.
+    Private,
     /// The machine's own.
     Host,
 }
@@ -54,82 +60,102 @@ pub struct ResourceLimit {
     pub hard: Option<u64>,
 }
 
+/// What runs in a box.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Commands {
+    /// The main command. The box ends when it ends.
+    pub main: Vec<OsString>,
+    /// Further commands that run beside it.
+    pub sidecars: Vec<Vec<OsString>>,
+    /// The whole environment of all of them.
+    pub env: Vec<(OsString, OsString)>,
+    /// The working directory, as seen inside.
+    pub cwd: PathBuf,
+}
+
+/// Ports of a box, reachable from outside: the socket `1` in `directory` leads to the first port, `2` to the second …
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Gate {
+    /// Where the sockets are made: a directory that is closed to others.
+    pub directory: PathBuf,
+    /// The ports inside.
+    pub ports: Vec<u16>,
+}
+
+impl Gate {
+    /// The socket that leads to the port with this index.
+    pub fn socket(&self, index: usize) -> PathBuf {
+        self.directory.join((index + 1).to_string())
+    }
+}
+
+/// What the two clocks show that never go back, and that programs measure time with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Clocks {
+    /// `CLOCK_MONOTONIC`.
+    pub monotonic: Duration,
+    /// `CLOCK_BOOTTIME`.
+    pub boottime: Duration,
+}
+
 /// What a box is to be.
 #[derive(Clone, Debug)]
 pub struct BoxSpec<'a> {
     /// Its name, for messages.
     pub id: String,
-    /// Who it runs as.
-    pub user: User,
-    /// The main command. The box ends when it ends.
-    pub command: Vec<OsString>,
-    /// The whole environment of the main command and the sidecars.
-    pub env: Vec<(OsString, OsString)>,
-    /// The working directory, as seen inside.
-    pub cwd: PathBuf,
-    /// Where a [`Root`](crate::Root) is mounted.
-    pub root: PathBuf,
-    /// A directory of the daemon's making that belongs to the user; seen inside at [`BOX_DIR`].
+    /// What runs in it; `None` for a box that a restore will fill.
+    pub commands: Option<Commands>,
+    /// A directory of the daemon's making; seen inside at [`BOX_DIR`].
     pub box_dir: PathBuf,
-    /// A directory (the source) to be seen inside at another path.
-    ///
-    /// When the two are equal it is the user's own directory, and is opened with the user's rights. When they differ the
-    /// source is a directory of the daemon's (the files of a branch), opened with ours, and no part of it may be a symbolic
-    /// link.
-    pub workspace: Option<(PathBuf, PathBuf)>,
     /// The log's name in `box_dir`.
     pub log: OsString,
+    /// A directory (the source) to be seen inside at another path.
+    pub workspace: Option<(PathBuf, PathBuf)>,
     /// Its network.
     pub network: Network,
-    /// Its control group.
+    /// Its ports that can be reached from outside.
+    pub gate: Option<Gate>,
+    /// Its control group, where the daemon may make one.
     pub cgroup: Option<&'a Cgroup>,
-    /// Further commands that run beside the main one.
-    pub sidecars: Vec<Vec<OsString>>,
     /// Resource limits of every process in it.
     pub limits: Vec<ResourceLimit>,
     /// The nodes of GPUs that it sees in its `/dev`.
     pub devices: Vec<DeviceNode>,
-}
-
-/// A mount of a box whose content is not part of a snapshot: CRIU is told where it comes from.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct BoxMount {
-    /// How CRIU's images name it: `box`, `workspace`, `m0` …
-    pub key: String,
-    /// Where it is inside.
-    pub inside: PathBuf,
-    /// What is mounted there.
-    pub outside: PathBuf,
+    /// What its clocks are to show; `None`: what the machine's show.
+    pub clocks: Option<Clocks>,
 }
 
 /// A box that is up.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Launched {
-    /// Its first process. It may have ended by now, if the command was a short one.
-    pub init: Identity,
-    /// What CRIU must be told about.
-    pub mounts: Vec<BoxMount>,
+    /// The holder: process 1 of the box, which no snapshot contains. The box ends with it.
+    pub holder: Identity,
+    /// The first process of the tree. It may have ended by now, if the command was a short one. `None` in an empty box.
+    pub root: Option<Identity>,
 }
 
 /// [`BoxSpec`] as it is written to the helper's stdin. Paths travel as `OsString`, because serde refuses a path that is not
 /// UTF-8.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) groups: Vec<u32>,
-    pub(crate) command: Vec<OsString>,
-    pub(crate) env: Vec<(OsString, OsString)>,
-    pub(crate) cwd: OsString,
-    pub(crate) root: OsString,
+    pub(crate) commands: Option<PlannedCommands>,
     pub(crate) box_dir: OsString,
-    pub(crate) workspace: Option<(OsString, OsString)>,
     pub(crate) log: OsString,
-    pub(crate) network: Option<OsString>,
+    pub(crate) workspace: Option<(OsString, OsString)>,
+    pub(crate) network: Network,
+    pub(crate) gate: Option<(OsString, Vec<u16>)>,
     pub(crate) cgroup: Vec<OsString>,
-    pub(crate) sidecars: Vec<Vec<OsString>>,
     pub(crate) limits: Vec<ResourceLimit>,
     pub(crate) devices: Vec<DeviceNode>,
+    pub(crate) clocks: Option<Clocks>,
+}
+
+/// [`Commands`] on their way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PlannedCommands {
+    pub(crate) all: Vec<Vec<OsString>>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) cwd: OsString,
 }
 
 impl Plan {
@@ -137,24 +163,16 @@ impl Plan {
         check(spec)?;
         let text = |path: &Path| path.as_os_str().to_owned();
         Ok(Self {
-            uid: spec.user.uid,
-            gid: spec.user.gid,
-            groups: spec.user.groups.clone(),
-            command: spec.command.clone(),
-            env: spec.env.clone(),
-            cwd: text(&spec.cwd),
-            root: ours(&spec.root)?,
-            box_dir: ours(&spec.box_dir)?,
-            workspace: match &spec.workspace {
-                Some((source, inside)) if source == inside => Some((text(source), text(inside))),
-                Some((source, inside)) => Some((ours(source)?, text(inside))),
-                None => None,
-            },
+            commands: spec.commands.as_ref().map(|commands| PlannedCommands {
+                all: std::iter::once(&commands.main).chain(&commands.sidecars).cloned().collect(),
+                env: commands.env.clone(),
+                cwd: text(&commands.cwd),
+            }),
+            box_dir: text(&spec.box_dir),
             log: spec.log.clone(),
-            network: match &spec.network {
-                Network::Private(path) => Some(text(path)),
-                Network::Host => None,
-            },
+            workspace: spec.workspace.as_ref().map(|(source, inside)| (text(source), text(inside))),
+            network: spec.network,
+            gate: spec.gate.as_ref().map(|gate| (text(&gate.directory), gate.ports.clone())),
             cgroup: spec
                 .cgroup
                 .map(Cgroup::paths)
@@ -162,62 +180,47 @@ impl Plan {
                 .iter()
                 .map(|path| text(path))
                 .collect(),
-            sidecars: spec.sidecars.clone(),
             limits: spec.limits.clone(),
             devices: spec.devices.clone(),
+            clocks: spec.clocks,
         })
     }
-
-    /// The user as far as credentials go.
-    pub(crate) fn user(&self) -> User {
-        User {
-            uid: self.uid,
-            gid: self.gid,
-            groups: self.groups.clone(),
-            name: String::new(),
-            home: PathBuf::new(),
-            shell: PathBuf::new(),
-        }
-    }
-}
-
-/// A directory of our own, without links on the way to it: the helper refuses them.
-fn ours(path: &Path) -> Result<OsString> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(SandboxError::BadSpec {
-            detail: format!("`{}` cannot be a directory of ours", path.display()),
-        });
-    };
-    let parent = parent.canonicalize().map_err(SandboxError::io("open", parent))?;
-    Ok(parent.join(name).into())
 }
 
 /// What no box can be, found before anything is touched.
 fn check(spec: &BoxSpec<'_>) -> Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let bad = |detail: String| Err(SandboxError::BadSpec { detail });
-    if spec.command.is_empty() || spec.sidecars.iter().any(Vec::is_empty) {
-        return bad("a command has no words".to_owned());
-    }
-    let mut words = spec.command.iter().chain(spec.sidecars.iter().flatten());
-    let mut variables = spec.env.iter();
-    if words.any(|word| word.as_bytes().contains(&0))
-        || variables.any(|(name, value)| {
-            let name = name.as_bytes();
-            name.is_empty() || name.contains(&0) || name.contains(&b'=') || value.as_bytes().contains(&0)
-        })
-    {
-        return bad("a command or variable holds a NUL byte, or a variable's name is not one".to_owned());
+    if let Some(commands) = &spec.commands {
+        let mut all = std::iter::once(&commands.main).chain(&commands.sidecars);
+        if all.any(Vec::is_empty) {
+            return bad("a command has no words".to_owned());
+        }
+        let mut words = commands.main.iter().chain(commands.sidecars.iter().flatten());
+        let mut variables = commands.env.iter();
+        if words.any(|word| word.as_bytes().contains(&0))
+            || variables.any(|(name, value)| {
+                let name = name.as_bytes();
+                name.is_empty() || name.contains(&0) || name.contains(&b'=') || value.as_bytes().contains(&0)
+            })
+        {
+            return bad("a command or variable holds a NUL byte, or a variable's name is not one".to_owned());
+        }
     }
     let log = spec.log.as_bytes();
     if log.is_empty() || log.contains(&b'/') || log.contains(&0) || log == b"." || log == b".." {
         return bad("the log needs a plain file name".to_owned());
     }
     let workspace = spec.workspace.iter().flat_map(|(source, inside)| [source, inside]);
-    for path in [&spec.cwd, &spec.root, &spec.box_dir].into_iter().chain(workspace) {
+    let cwd = spec.commands.iter().map(|commands| &commands.cwd);
+    let gate = spec.gate.iter().map(|gate| &gate.directory);
+    for path in std::iter::once(&spec.box_dir).chain(workspace).chain(cwd).chain(gate) {
         if !path.is_absolute() || path.as_os_str().as_bytes().contains(&0) {
             return bad(format!("`{}` is not an absolute path", path.display()));
         }
+    }
+    if spec.gate.is_some() && spec.network == Network::Host {
+        return bad("a box in the machine's network needs no gate".to_owned());
     }
     devices::check(&spec.devices)
 }

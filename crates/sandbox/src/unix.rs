@@ -2,18 +2,20 @@
 //!
 //! CRIU cannot dump one end of a connection whose other end lives elsewhere (a database, a display, `ssh-agent`).
 //! `/proc/net/unix` does not say who is connected to whom; the kernel's socket diagnostics (`NETLINK_SOCK_DIAG`, see
-//! sock_diag(7)) do. They answer for one network namespace, so they are asked from inside each one that the tree uses, and
-//! from ours for the names of sockets that the machine's services hold.
+//! sock_diag(7)) do. They answer for one network namespace, so they are asked from inside the box, and from ours for the names of
+//! sockets that the machine's services hold.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::fd::OwnedFd;
+use std::fs;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SandboxError};
+use crate::exec::sockets_inside;
 use crate::network;
-use crate::process::namespace_inode;
+use crate::process::Identity;
+use crate::program::Program;
 
 /// One end of a connection, held by a process of the tree, whose other end is not.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,21 +33,17 @@ pub struct ForeignConnection {
 }
 
 /// What the kernel says about a socket.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-struct Socket {
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct Socket {
     name: Option<String>,
     peer: Option<u64>,
 }
 
-/// The connections of these processes that lead to something outside of them. Processes that end meanwhile are left out.
-pub fn unix_connections(tree: &[i32]) -> Result<Vec<ForeignConnection>> {
+/// The connections of these processes that lead to something outside of them. They live in the box of `boxed`, or in none.
+/// Processes that end meanwhile are left out.
+pub fn unix_connections(tree: &[i32], boxed: Option<(&Program, Identity)>) -> Result<Vec<ForeignConnection>> {
     let mut held: BTreeMap<u64, (i32, i32)> = BTreeMap::new();
-    let mut namespaces = BTreeMap::new();
     for &pid in tree {
-        let Ok(inode) = namespace_inode(pid, "net") else { continue };
-        if let Ok(namespace) = File::open(format!("/proc/{pid}/ns/net")) {
-            namespaces.entry(inode).or_insert(OwnedFd::from(namespace));
-        }
         for (fd, inode) in sockets_of(pid) {
             held.entry(inode).or_insert((pid, fd));
         }
@@ -54,8 +52,12 @@ pub fn unix_connections(tree: &[i32]) -> Result<Vec<ForeignConnection>> {
         return Ok(Vec::new());
     }
     let mut known = list_sockets()?;
-    for namespace in namespaces.values() {
-        known.extend(network::inside(namespace, list_sockets)?);
+    if let Some((program, holder)) = boxed {
+        let text = sockets_inside(program, holder)?;
+        let inside: BTreeMap<u64, Socket> = serde_json::from_slice(&text).map_err(|error| {
+            SandboxError::Enter { pid: holder.pid, detail: format!("its list of sockets: {error}") }
+        })?;
+        known.extend(inside);
     }
     let mut found = Vec::new();
     for (inode, (pid, fd)) in &held {
@@ -80,11 +82,11 @@ fn sockets_of(pid: i32) -> Vec<(i32, u64)> {
         .collect()
 }
 
-const HEADER: usize = 16;
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
+pub(crate) const HEADER: usize = 16;
+pub(crate) const SOCK_DIAG_BY_FAMILY: u16 = 20;
 
-/// Every Unix socket of the calling thread's network namespace, by inode.
-fn list_sockets() -> Result<BTreeMap<u64, Socket>> {
+/// Every Unix socket of our network namespace, by inode.
+pub(crate) fn list_sockets() -> Result<BTreeMap<u64, Socket>> {
     const REQUEST_AND_DUMP: u16 = 1 | 0x300;
     const AF_UNIX: u8 = 1;
     const NAME_AND_PEER: u32 = 1 | 4;
@@ -169,18 +171,18 @@ fn readable(name: &[u8]) -> Option<String> {
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::process::{Command, Stdio};
 
@@ -201,8 +203,8 @@ mod tests {
             i32::try_from(child.id()).expect("pids fit"),
             i32::try_from(std::process::id()).expect("pids fit"),
         );
-        let of_child = unix_connections(&[pid]);
-        let of_both = unix_connections(&[pid, own]);
+        let of_child = unix_connections(&[pid], None);
+        let of_both = unix_connections(&[pid, own], None);
         child.kill().expect("it is ours");
         child.wait().expect("it has ended");
 

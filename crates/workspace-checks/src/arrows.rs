@@ -27,6 +27,12 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("jupyter-bridge", &[]),
     // A stand-in for the driver, for tests and demos: only ever a dev-dependency.
     ("cuda-sim", &[]),
+    // What images of strangers may ask for, in the terms of a session's user.
+    ("image-trust", &["sandbox"]),
+    // What a machine can do for all of them.
+    ("doctor", &["gpu-detect", "checkpoint-cuda", "checkpoint-criu", "sandbox", "cas-core"]),
+    // Files go from a user's directories into the store and back.
+    ("workspace", &["sandbox", "manifest", "cas-core"]),
     // The pipelines wire the engines to the store.
     (
         "lifecycle",
@@ -36,6 +42,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "checkpoint-criu",
             "sandbox",
             "jupyter-bridge",
+            "image-trust",
+            "doctor",
+            "workspace",
             "manifest",
             "cas-core",
         ],

@@ -10,4 +10,5 @@ pub mod files;
 pub mod links;
 pub mod manifests;
 pub mod metadata;
+pub mod programs;
 pub mod unsafe_code;

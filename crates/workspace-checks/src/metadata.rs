@@ -26,6 +26,18 @@ pub struct Package {
     pub rust_version: Option<String>,
     /// What it says it depends on.
     pub dependencies: Vec<Dependency>,
+    /// What is built from it.
+    #[serde(default)]
+    pub targets: Vec<Target>,
+}
+
+/// A library, program or test of a package.
+#[derive(Debug, Deserialize)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// "bin" for a program.
+    pub kind: Vec<String>,
 }
 
 /// One line under `[dependencies]`, `[dev-dependencies]` or `[build-dependencies]`.

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use workspace_checks::files::{self, TextFile};
 use workspace_checks::metadata::Metadata;
-use workspace_checks::{arrows, errors, links, manifests, unsafe_code};
+use workspace_checks::{arrows, errors, links, manifests, programs, unsafe_code};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -113,4 +113,10 @@ fn links_between_documents_lead_somewhere() {
     let documents = files::below(&root(), ".md").unwrap();
     assert!(!documents.is_empty());
     nothing(links::dead_links(&documents, |path| root().join(path).exists()));
+}
+
+#[test]
+fn what_is_installed_are_all_programs() {
+    let (list, deb) = (read("python/infinijup/programs.txt"), read("crates/cli/Cargo.toml"));
+    nothing(programs::disagreements(&members(), &list, &deb));
 }

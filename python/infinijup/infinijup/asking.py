@@ -89,7 +89,9 @@ class Line:
         """Asks, and gives the result. `seconds` are those of running."""
         if not os.environ.get("INFINIJUP_SESSION"):
             raise Unheard(
-                "this kernel is not a session of infinijup, so it has no history", "", "See docs/jupyter.md: is the daemon running?"
+                "this kernel is not a session of infinijup, so it has no history",
+                "",
+                "`infinijup doctor` says whether snapshots work here; docs/jupyter.md says which kernels have a history",
             )
         asked = uuid.uuid4().hex
         with self.guard:
@@ -101,7 +103,7 @@ class Line:
             with self.guard:
                 del self.waiting[asked]
         if answer is None:
-            raise Unheard(f"the daemon gave no answer within {seconds:g} s", "", "Is infinijupd running? `infinijup doctor` tells.")
+            raise Unheard(f"the daemon gave no answer within {seconds:g} s", "", "Does the daemon run? `infinijup daemon status` tells.")
         if answer["id"] == EVERYBODY:
             result = answer["result"]
             self._wait_for_listeners()

@@ -10,18 +10,25 @@ This module needs httpx, so `import infinijup` must not import it: that runs ins
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import httpx
 
-DEFAULT_SOCKET = "/run/infinijup/infinijupd.sock"
 SOCKET_VARIABLE = "INFINIJUP_SOCKET"
+RUN_VARIABLE = "INFINIJUP_RUN"
+STATE_VARIABLE = "INFINIJUP_STATE"
 
 # A comment comes every 15 seconds on a stream that has nothing to tell.
 _SILENCE = 45.0
 _ANSWER = 30.0
+# The command gives up by itself before that.
+_START = 90.0
 
 
 class DaemonError(Exception):
@@ -55,12 +62,74 @@ class DaemonAway(DaemonError):
     """There is no daemon to be reached, or the connection was lost before it answered."""
 
     def __init__(self, message: str):
-        super().__init__("daemon-away", message, "start it with `systemctl start infinijupd`, or ask whoever runs this machine", 503)
+        super().__init__("daemon-away", message, "start it with `infinijup daemon start`; `infinijup doctor` tells what is wrong", 503)
 
 
-def socket_path() -> str:
-    """Where the daemon listens."""
-    return os.environ.get(SOCKET_VARIABLE) or DEFAULT_SOCKET
+def _owner(path: str) -> int | None:
+    try:
+        return os.stat(path).st_uid if os.path.isdir(path) else None
+    except OSError:
+        return None
+
+
+def socket_path(
+    uid: int | None = None, environment: Mapping[str, str] | None = None, owner: Callable[[str], int | None] = _owner
+) -> str:
+    """Where the daemon of this user listens: the rule of crates/api/src/places.rs, held to it by a test."""
+    uid = os.geteuid() if uid is None else uid
+    environment = os.environ if environment is None else environment
+    for name in (SOCKET_VARIABLE, RUN_VARIABLE, STATE_VARIABLE):
+        if environment.get(name) and not os.path.isabs(environment[name]):
+            raise ValueError(f"{name} needs an absolute path, not `{environment[name]}`")
+    if environment.get(SOCKET_VARIABLE):
+        return environment[SOCKET_VARIABLE]
+    run = environment.get(RUN_VARIABLE) or ("/run/infinijup" if uid == 0 else "")
+    if not run:
+        places = (environment.get("XDG_RUNTIME_DIR") or "", f"/run/user/{uid}")
+        directory = next((path for path in places if os.path.isabs(path) and owner(path) == uid), None)
+        run = f"{directory}/infinijup" if directory else f"{_state(environment)}/run"
+    return f"{run}/infinijupd.sock"
+
+
+def _state(environment: Mapping[str, str]) -> str:
+    """Where the daemon of an ordinary user keeps what must last."""
+    if environment.get(STATE_VARIABLE):
+        return environment[STATE_VARIABLE]
+    data = environment.get("XDG_DATA_HOME") or ""
+    if not os.path.isabs(data):
+        home = environment.get("HOME") or (os.path.expanduser("~") if environment is os.environ else "")
+        if not os.path.isabs(home):
+            raise ValueError("neither HOME nor XDG_DATA_HOME is set")
+        data = f"{home}/.local/share"
+    return f"{data}/infinijup"
+
+
+def may_start() -> bool:
+    """Whether the daemon may be started from here. Who names a socket, or runs inside a session, means another one."""
+    named = os.environ.get(SOCKET_VARIABLE) or os.environ.get("INFINIJUP_SESSION")
+    return not named and os.environ.get("INFINIJUP_AUTOSTART") != "0"
+
+
+def command() -> str | None:
+    """The command `infinijup`: the one of this Python, or the first in the path."""
+    beside = os.path.join(os.path.dirname(sys.executable), "infinijup")
+    return beside if os.access(beside, os.X_OK) else shutil.which("infinijup")
+
+
+def start() -> None:
+    """Starts the daemon unless it runs; waits until it answers. How that is done is the command's business."""
+    program = command()
+    if program is None:
+        raise DaemonAway("infinijupd does not run, and the command `infinijup`, which would start it, is not installed")
+    try:
+        words = [program, "daemon", "start", "--json"]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_START, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DaemonAway(f"infinijupd could not be started: {error}") from error
+    if done.returncode != 0:
+        last = _decode(done.stderr.strip().rpartition("\n")[2].encode())
+        said = last if isinstance(last, dict) else {"message": done.stderr.strip() or f"the command ended with {done.returncode}"}
+        raise DaemonAway(": ".join([str(said.get("message")), *map(str, said.get("causes") or [])]))
 
 
 def to_wire(text: str | bytes) -> str | dict[str, str]:
@@ -87,10 +156,21 @@ def target(*parts: str, **query: Any) -> str:
 class Daemon:
     """A client. It may be used from several event loops, one after the other: each gets connections of its own."""
 
-    def __init__(self, socket: str | None = None):
-        self.socket = socket or socket_path()
+    def __init__(self, path: str | None = None):
+        self.socket = path or socket_path()
+        self._may_start = path is None and may_start()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._http: httpx.AsyncClient | None = None
+
+    async def ensure(self) -> None:
+        """Has the daemon started if it does not run. For those who need it; who only watches waits until somebody does."""
+        if self._may_start and not await asyncio.to_thread(self._is_there):
+            await asyncio.to_thread(start)
+
+    def _is_there(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_ANSWER)
+            return probe.connect_ex(self.socket) == 0
 
     async def get(self, path: str) -> Any:
         """What is at `path`."""

@@ -96,6 +96,7 @@ class InfinijupProvisioner(LocalProvisioner):
         self.why_not = None
         try:
             self._check_fitness()
+            await self.daemon.ensure()
             await self.daemon.get("/v1/version")
         except DaemonError as error:
             self._without_session(error)
@@ -155,8 +156,7 @@ class InfinijupProvisioner(LocalProvisioner):
             self.parent._connect_control_socket()
 
     async def _find_or_start(self, cmd: list[str], kwargs: dict[str, Any], again: bool) -> dict[str, Any]:
-        # Root sees everybody's.
-        sessions = [view for view in (await self.daemon.get("/v1/sessions"))["sessions"] if view["owner_uid"] == os.getuid()]
+        sessions = (await self.daemon.get("/v1/sessions"))["sessions"]
         own = next((view for view in sessions if self._is_own(view)), None)
         while own is not None and own["state"] == "starting":
             await asyncio.sleep(_POLL)

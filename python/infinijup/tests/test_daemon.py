@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("httpx")
 
-from infinijup.daemon import Daemon, DaemonAway, DaemonError, from_wire, target, to_wire
+from infinijup import daemon as module
+from infinijup.daemon import Daemon, DaemonAway, DaemonError, from_wire, socket_path, target, to_wire
 
 JOB = {"id": "1", "kind": "snapshot", "state": "done", "steps": [], "result": {"type": "snapshot", "commit": "f26f"}, "error": None}
 
@@ -151,3 +152,72 @@ def test_inside_kernels_nothing_of_this_is_imported():
     probe = f"import sys, infinijup; sys.exit(', '.join({heavy} & sys.modules.keys()) or 0)"
     done = subprocess.run([sys.executable, "-c", probe], cwd=package, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+CASES = json.loads((Path(__file__).parents[3] / "crates/api/tests/places.json").read_text())
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "socket" in case], ids=lambda case: case["about"])
+def test_the_socket_is_where_the_daemon_says(case):
+    assert socket_path(case["uid"], case["environment"], case.get("owners", {}).get) == case["socket"]
+
+
+def test_a_relative_path_is_refused_as_the_daemon_does():
+    refused = [case for case in CASES if "SOCKET" in case.get("refused", "")]
+    assert refused
+    for case in refused:
+        with pytest.raises(ValueError) as caught:
+            socket_path(case["uid"], case["environment"], {}.get)
+        assert str(caught.value) == case["refused"]
+
+
+@pytest.fixture
+def startable(monkeypatch, tmp_path):
+    """A place where a daemon may be started, by a command that the test writes."""
+    for name in ("INFINIJUP_SOCKET", "INFINIJUP_SESSION", "INFINIJUP_AUTOSTART"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("INFINIJUP_RUN", str(tmp_path))
+
+    def write(script):
+        program = tmp_path / "infinijup"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(module, "command", lambda: str(program))
+
+    return write
+
+
+def test_who_needs_the_daemon_has_it_started(startable, tmp_path):
+    startable(f'echo "$@" >> {tmp_path}/asked')
+    asyncio.run(Daemon().ensure())
+    assert (tmp_path / "asked").read_text() == "daemon start --json\n"
+
+    async def story(_daemon, _socket):
+        (tmp_path / "d.sock").rename(tmp_path / "infinijupd.sock")
+        await Daemon().ensure()
+
+    run(tmp_path, [None], story)
+    assert (tmp_path / "asked").read_text() == "daemon start --json\n", "it was there"
+
+
+def test_nobody_starts_one_who_means_another(startable, tmp_path, monkeypatch):
+    startable(f"touch {tmp_path}/asked")
+    asyncio.run(Daemon(str(tmp_path / "other.sock")).ensure())
+    for name, value in {"INFINIJUP_AUTOSTART": "0", "INFINIJUP_SESSION": "train", "INFINIJUP_SOCKET": "/x.sock"}.items():
+        with monkeypatch.context() as only:
+            only.setenv(name, value)
+            asyncio.run(Daemon().ensure())
+    assert not (tmp_path / "asked").exists()
+
+
+def test_what_the_command_says_is_passed_on(startable, monkeypatch):
+    error = {"message_type": "exit_error", "message": "the daemon could not be started: it ended", "causes": ["no space left"]}
+    startable(f"echo '{json.dumps(error)}' >&2; exit 16")
+    with pytest.raises(DaemonAway, match="could not be started: it ended: no space left"):
+        asyncio.run(Daemon().ensure())
+    startable("echo nonsense >&2; exit 3")
+    with pytest.raises(DaemonAway, match="nonsense"):
+        asyncio.run(Daemon().ensure())
+    monkeypatch.setattr(module, "command", lambda: None)
+    with pytest.raises(DaemonAway, match="is not installed"):
+        asyncio.run(Daemon().ensure())

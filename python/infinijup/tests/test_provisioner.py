@@ -331,7 +331,7 @@ def test_a_kernelspec_that_asks_for_us_is_never_started_otherwise(daemon, kernel
         assert (body["gpus"], body["memory_limit"]) == ({"type": "list", "gpus": ["0", "1"]}, 2 << 30)
         await manager.shutdown_all(now=True)
         daemon.stop()
-        with pytest.raises(RuntimeError, match="under infinijup: infinijupd does not run.*systemctl start"):
+        with pytest.raises(RuntimeError, match="under infinijup: infinijupd does not run.*infinijup daemon start"):
             await start(kernels(), kernel_name="ours", kernel_id="44444444-0000-4000-8000-0123456789ab")
 
     asyncio.run(story())

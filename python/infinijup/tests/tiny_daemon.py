@@ -94,7 +94,7 @@ class FakeDaemon:
         write_connection_file(path)
         kernel = {"connection_file": path, "kernel_name": body["start"]["spec"]}
         kept = {key: body.get(key) for key in ("name", "cwd", "notebook", "policy", "network")}
-        more = {"id": session, "owner_uid": os.getuid(), "state": "running", "kernel": kernel, "labels": body["labels"], "head": None}
+        more = {"id": session, "state": "running", "kernel": kernel, "labels": body["labels"], "head": None}
         self.sessions[session] = {**kept, **more, "exit": None, "operation": None}
         self.run(session, body)
         return self.sessions[session]

@@ -65,6 +65,7 @@ class Lab:
         # Not on the command line, where everybody could read it.
         environment = {**self.user.environment(), "JUPYTER_TOKEN": self.token, "INFINIJUP_SOCKET": str(self.daemon.socket)}
         environment["PATH"] = f"{self.venv}/bin:{environment['PATH']}"
+        environment["PYTHONFAULTHANDLER"] = "1"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.user.words(words), env={**environment, **self.environment}, cwd=self.root, stdin=subprocess.DEVNULL,
@@ -96,7 +97,9 @@ class Lab:
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
-            self.kill()
+            # It writes to its log what its threads are doing.
+            self.process.send_signal(signal.SIGABRT)
+            proc.until("it has ended", lambda: self.process.poll() is not None, 20)
             raise AssertionError(f"JupyterLab did not end on SIGTERM:\n{self.log_tail()}") from None
 
     def request(self, method: str, path: str, body=None, token=True):

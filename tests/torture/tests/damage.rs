@@ -15,6 +15,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stdout,
     reason = "clippy.toml allows these in #[test] functions only, not in their helpers"
 )]
 
@@ -442,59 +443,75 @@ fn gaps_of(place: Place, action: Action, outcome: &Outcome) -> Vec<&'static str>
     gaps
 }
 
-#[test]
-fn damage_is_noticed_contained_and_mended() {
-    let mut cells = 0;
-    let mut gaps = 0;
-    let mut failures = Vec::new();
-    for encrypted in [false, true] {
-        let base = Base::new(encrypted, 1);
-        // Catalogues, logs and keyrings of another store of the same sort; a format file of the other sort, because one
-        // of the same sort says the same except for a name that nothing depends on.
-        let foreign = Base::new(encrypted, 9);
-        let other_sort = Base::new(!encrypted, 9);
-        for place in PLACES {
-            if !encrypted && matches!(place, Place::Keyring | Place::KeyringCopy) {
-                continue;
+/// What all places and actions of one sort of store have come to.
+#[derive(Default)]
+struct Sum {
+    cells: usize,
+    gaps: usize,
+    failures: Vec<String>,
+}
+
+fn damage_all(encrypted: bool) -> Sum {
+    let mut sum = Sum::default();
+    let base = Base::new(encrypted, 1);
+    // Catalogues, logs and keyrings of another store of the same sort; a format file of the other sort, because one
+    // of the same sort says the same except for a name that nothing depends on.
+    let foreign = Base::new(encrypted, 9);
+    let other_sort = Base::new(!encrypted, 9);
+    for place in PLACES {
+        if !encrypted && matches!(place, Place::Keyring | Place::KeyringCopy) {
+            continue;
+        }
+        for action in ACTIONS {
+            sum.cells += 1;
+            let directory = tempfile::tempdir().unwrap();
+            let root = directory.path().join(".infinijup");
+            copy(&base.root_for(place), &root);
+            let foreign = if place == Place::Format { &other_sort } else { &foreign };
+            let cell = Cell { base: &base, foreign, place, action, root };
+            let outcome = match catch_unwind(AssertUnwindSafe(|| cell.run())) {
+                Ok(outcome) => outcome,
+                Err(panic) => {
+                    let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+                    sum.failures.push(format!("{cell}: {text}"));
+                    continue;
+                }
+            };
+            let mended = match outcome.stored_again {
+                "" => format!("by {}", outcome.mended_by),
+                when => format!("stored again: {when}"),
+            };
+            println!(
+                "{cell} noticed by: {:12} readable: {} -> {}, {mended}",
+                outcome.noticed_by.join(", "),
+                outcome.readable,
+                outcome.readable_after,
+            );
+            let cell_gaps = gaps_of(place, action, &outcome);
+            sum.gaps += cell_gaps.len();
+            cell_gaps.iter().for_each(|gap| println!("    KNOWN GAP: {gap}"));
+            if outcome.noticed_by.is_empty() && place != Place::Fingerprints && cell_gaps.is_empty() {
+                sum.failures.push(format!("{cell}: not noticed"));
             }
-            for action in ACTIONS {
-                cells += 1;
-                let directory = tempfile::tempdir().unwrap();
-                let root = directory.path().join(".infinijup");
-                copy(&base.root_for(place), &root);
-                let foreign = if place == Place::Format { &other_sort } else { &foreign };
-                let cell = Cell { base: &base, foreign, place, action, root };
-                let outcome = match catch_unwind(AssertUnwindSafe(|| cell.run())) {
-                    Ok(outcome) => outcome,
-                    Err(panic) => {
-                        let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-                        failures.push(format!("{cell}: {text}"));
-                        continue;
-                    }
-                };
-                let mended = match outcome.stored_again {
-                    "" => format!("by {}", outcome.mended_by),
-                    when => format!("stored again: {when}"),
-                };
-                println!(
-                    "{cell} noticed by: {:12} readable: {} -> {}, {mended}",
-                    outcome.noticed_by.join(", "),
-                    outcome.readable,
-                    outcome.readable_after,
-                );
-                let cell_gaps = gaps_of(place, action, &outcome);
-                gaps += cell_gaps.len();
-                cell_gaps.iter().for_each(|gap| println!("    KNOWN GAP: {gap}"));
-                if outcome.noticed_by.is_empty() && place != Place::Fingerprints && cell_gaps.is_empty() {
-                    failures.push(format!("{cell}: not noticed"));
-                }
-                let harmless = matches!(place, Place::Footer | Place::Trailer);
-                if harmless && outcome.stored_again != "at once" {
-                    failures.push(format!("{cell}: could not be stored again"));
-                }
+            let harmless = matches!(place, Place::Footer | Place::Trailer);
+            if harmless && outcome.stored_again != "at once" {
+                sum.failures.push(format!("{cell}: could not be stored again"));
             }
         }
     }
+    sum
+}
+
+#[test]
+fn damage_is_noticed_contained_and_mended() {
+    // Both sorts at the same time.
+    let [plain, encrypted] = std::thread::scope(|scope| {
+        [false, true]
+            .map(|encrypted| scope.spawn(move || damage_all(encrypted)))
+            .map(|sort| sort.join().unwrap())
+    });
+    let (cells, gaps) = (plain.cells + encrypted.cells, plain.gaps + encrypted.gaps);
+    let failures = [plain.failures, encrypted.failures].concat();
     assert!(failures.is_empty(), "{} of {cells} cells:\n{}", failures.len(), failures.join("\n"));
     assert_eq!(cells, (PLACES.len() - 2) * ACTIONS.len() + PLACES.len() * ACTIONS.len());
     assert_eq!(cells, 156);

@@ -98,6 +98,36 @@ fn stores_with_other_secrets_get_other_ids_and_the_same_content() {
 }
 
 #[test]
+fn a_copy_in_another_store_has_other_ids_and_the_same_content() {
+    let (from, to) = (TestStore::plain(), TestStore::encrypted());
+    let (parent, child) = family(&from);
+    let other = Snapshot::take(&from.store, 7, "other");
+    let session = to.store.write(&[]).unwrap();
+    let mut named = std::collections::HashMap::new();
+    let mut objects = 0;
+    from.store
+        .copy_to(&session, &[child.id, other.id, parent.id], &Notes, &Silent, &mut |kind, old, new| {
+            objects += 1;
+            if kind == NOTE {
+                named.insert(*old, *new);
+            }
+        })
+        .unwrap();
+    session.commit(&[point("main", named[&child.id]), point("other", named[&other.id])]).unwrap();
+    assert_eq!(named.len(), 3);
+    assert_eq!(objects, to.store.catalogue.totals().unwrap().objects, "none twice");
+    for snapshot in [&parent, &child, &other] {
+        assert_ne!(named[&snapshot.id], snapshot.id);
+        renamed(&to.store, named[&snapshot.id], snapshot).check(&to.store);
+    }
+    assert_clean(&to.store);
+    let unknown = ObjectId::from_bytes([9; 32]);
+    let session = to.store.write(&[]).unwrap();
+    let missing = from.store.copy_to(&session, &[unknown], &Notes, &Silent, &mut |_, _, _| ());
+    assert!(matches!(missing, Err(StoreError::MissingObject { id }) if id == unknown));
+}
+
+#[test]
 fn there_and_back_again_is_where_it_was() {
     let (plain, encrypted) = (TestStore::plain(), TestStore::encrypted());
     let (_, child) = family(&plain);

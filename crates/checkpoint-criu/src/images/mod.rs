@@ -7,7 +7,6 @@
 //! skipped, nothing panics. That a message is well-formed says nothing about whether it may be restored: that is for the caller to
 //! judge, and the readers show it all it needs.
 
-mod drop_mounts;
 mod entries;
 mod files;
 mod memory;
@@ -16,7 +15,6 @@ mod read;
 pub mod rewrite;
 mod task;
 
-pub use drop_mounts::drop_mounts;
 pub use files::{
     Fd, Fifo, FileEntry, FileKind, Ghost, GhostFile, InetSocket, MemfdFile, MemfdInode, NamespaceFile,
     Permissions, PidfdFile, Pipe, Pty, RegFile, Remap, SignalOwner, TtyFile, TtyInfo, UnixSocket,

@@ -1,18 +1,15 @@
 //! What the tests with a real CRIU share: a workload that counts, alone or in namespaces of its own.
 //!
-//! No mount is ever made in the namespace of the test itself: a root that is a bind of `/` exists only inside the box, and in the
-//! namespace of the CRIU that restores it. So nothing that removes a test's directory can reach through one.
+//! No mount is ever made in the namespace of the test itself, so nothing that removes a test's directory can reach through one.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests, which fail by panicking")]
 
 use std::fs;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use checkpoint_criu::{Criu, Event, ExternalMount, ExternalNetwork, Hooks, RestoreOptions, Runner};
+use checkpoint_criu::{Criu, DumpOptions, Event, Habitat, Hooks, RestoreOptions, Runner};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use tempfile::TempDir;
 
@@ -166,88 +163,111 @@ pub(crate) fn python(scratch: &Scratch, program: &str) -> Option<Tree> {
     None
 }
 
-/// A process in PID, mount, network and IPC namespaces of its own, whose root is a bind of `/`. It counts to `box_dir/log`.
+/// Namespaces of a box, a user namespace among them, with a process 1 that no dump contains; CRIU runs inside, with their rights
+/// only. Everything ends with process 1.
 pub(crate) struct Boxed {
-    pub(crate) tree: Tree,
-    pub(crate) box_dir: PathBuf,
+    launcher: Child,
+    holder: i32,
+    box_dir: PathBuf,
     pub(crate) inside: PathBuf,
 }
 
+/// The number of the tree's root, inside.
+pub(crate) const ROOT: i32 = 300;
+
+/// `$1` is seen at `$2`. CRIU keeps notes in /run, which must not be the machine's, and tries the loopback.
 const INNER: &str = r#"
 set -e
-root=$1 box=$2 inside=$3
-mount --make-rprivate /
-mount --bind / "$root"
-mount --make-private "$root"
-mount -t proc proc "$root/proc"
-mount -t tmpfs -o mode=755 tmpfs "$root/dev"
-mknod -m 666 "$root/dev/null" c 1 3
-mount --bind "$box" "$root$inside"
-cd "$root"
-mkdir "$root$inside.old"
-pivot_root . ".$inside.old"
-cd /
-umount -l "$inside.old"
-rmdir "$inside.old"
-exec </dev/null >>"$inside/log" 2>&1
+mount --bind "$1" "$2"
+mount -t tmpfs none /run
+mount -t proc proc /proc
+ip link set lo up
+touch "$2/log"
 "#;
 
+/// A box that is empty.
+pub(crate) fn empty_box(scratch: &Scratch, name: &str) -> Boxed {
+    make_box(scratch, name, "")
+}
+
+/// A box whose tree counts.
 pub(crate) fn boxed(scratch: &Scratch) -> Boxed {
-    let root = scratch.sub("root");
-    let box_dir = scratch.sub("box");
-    let inside = scratch.sub("inside");
-    let script = format!("{INNER}\n{CLOSE}\nexec setsid sh -c '{COUNT}'");
-    let child = Command::new("unshare")
-        .args(["--mount", "--pid", "--fork", "--ipc", "--net", "bash", "-c", &script, "bash"])
-        .args([&root, &box_dir, &inside])
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    let launcher = i32::try_from(child.id()).unwrap();
-    let log = box_dir.join("log");
-    wait_for("the box counts", || numbers(&log).len() > 2);
-    let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
-    let pid = children.trim().parse().unwrap();
-    Boxed { tree: Tree { pid, child: Some(child) }, box_dir, inside }
+    let count = format!(
+        "echo {} >/proc/sys/kernel/ns_last_pid\n(cd /; exec setsid sh -c '{COUNT}' </dev/null >>\"$2/log\" 2>&1) &",
+        ROOT - 1
+    );
+    let made = make_box(scratch, "box", &count);
+    wait_for("the box counts", || numbers(&made.log()).len() > 2);
+    made
+}
+
+fn make_box(scratch: &Scratch, name: &str, more: &str) -> Boxed {
+    let (box_dir, inside) = (scratch.sub(name), scratch.dir.path().join("inside"));
+    if !inside.exists() {
+        fs::create_dir(&inside).unwrap();
+    }
+    let script = format!("{INNER}\n{CLOSE}\n{more}\nexec sleep infinity </dev/null >/dev/null 2>&1");
+    let mut launcher = Command::new("unshare");
+    launcher.args(["--user", "--map-root-user", "--mount", "--propagation", "private", "--pid", "--fork"]);
+    launcher.args(["--kill-child", "--ipc", "--uts", "--net", "bash", "-c", &script, "bash"]);
+    let launcher = launcher.args([&box_dir, &inside]).stdin(Stdio::null()).spawn().unwrap();
+    let mut made = Boxed { holder: 0, launcher, inside, box_dir: box_dir.clone() };
+    wait_for("the box is up", || box_dir.join("log").exists());
+    made.holder = only_child(i32::try_from(made.launcher.id()).unwrap()).unwrap();
+    made
+}
+
+fn only_child(pid: i32) -> Option<i32> {
+    fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().trim().parse().ok()
 }
 
 impl Boxed {
-    pub(crate) fn mounts(&self) -> Vec<ExternalMount> {
-        vec![ExternalMount { key: "box".to_owned(), path: self.inside.clone() }]
-    }
-
-    pub(crate) fn network(&self) -> ExternalNetwork {
-        let inode = fs::metadata(format!("/proc/{}/ns/net", self.tree.pid)).unwrap().ino();
-        ExternalNetwork { key: "net".to_owned(), inode }
-    }
-
     pub(crate) fn log(&self) -> PathBuf {
         self.box_dir.join("log")
     }
+
+    /// The tree's root as the machine numbers it.
+    pub(crate) fn root(&self) -> i32 {
+        only_child(self.holder).unwrap()
+    }
+
+    fn runner(&self) -> Runner {
+        let holder = self.holder.to_string();
+        let words = ["nsenter", "--target", &holder, "--user", "--preserve-credentials", "--mount", "--pid"];
+        let more = ["--ipc", "--uts", "--net", "--", "env", "XDG_RUNTIME_DIR=/run"];
+        Runner(words.into_iter().chain(more).map(Into::into).collect())
+    }
+
+    /// The machine's directories have the same paths inside.
+    fn habitat(images: &Path, log_dir: &Path) -> Habitat {
+        Habitat::Box { images: images.to_owned(), log_dir: log_dir.to_owned(), root: ROOT }
+    }
+
+    pub(crate) fn dump_options(&self, images: &Path, log_dir: &Path) -> DumpOptions {
+        DumpOptions {
+            runner: self.runner(),
+            habitat: Self::habitat(images, log_dir),
+            ..DumpOptions::new(self.root(), images, log_dir)
+        }
+    }
+
+    pub(crate) fn restore_options(&self, images: &Path, log_dir: &Path) -> RestoreOptions {
+        RestoreOptions {
+            runner: self.runner(),
+            habitat: Self::habitat(images, log_dir),
+            ..RestoreOptions::new(images, log_dir)
+        }
+    }
 }
 
-/// A network namespace that nobody lives in.
-pub(crate) fn new_network() -> OwnedFd {
-    std::thread::spawn(|| {
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-        fs::File::open("/proc/thread-self/ns/net").unwrap().into()
-    })
-    .join()
-    .unwrap()
-}
-
-/// Options to restore a box into another directory, with the root made in CRIU's own namespace.
-pub(crate) fn branch(images: &Path, log_dir: &Path, root: &Path, box_dir: &Path) -> RestoreOptions {
-    let script = "mount --bind / \"$0\" && mount --make-private \"$0\" && exec \"$@\"";
-    let words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script];
-    let mut runner: Vec<_> = words.iter().map(Into::into).collect();
-    runner.push(root.into());
-    let mut options = RestoreOptions::new(images, log_dir);
-    options.runner = Runner(runner);
-    options.root = Some(root.to_path_buf());
-    options.mounts = vec![ExternalMount { key: "box".to_owned(), path: box_dir.to_path_buf() }];
-    options.network = Some(("net".to_owned(), new_network()));
-    options
+impl Drop for Boxed {
+    fn drop(&mut self) {
+        if let Some(holder) = Pid::from_raw(self.holder) {
+            let _ = kill_process(holder, Signal::KILL);
+        }
+        let _ = self.launcher.kill();
+        let _ = self.launcher.wait();
+    }
 }
 
 /// Hooks that note what they see and do one thing at one event.

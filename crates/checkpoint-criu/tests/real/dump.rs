@@ -4,17 +4,16 @@ use std::fs;
 use std::time::Duration;
 
 use crate::common::{
-    At, Scratch, Tree, assert_consecutive, assert_goes_on, boxed, branch, criu, numbers, plain, wait_for,
+    At, ROOT, Scratch, assert_consecutive, assert_goes_on, boxed, criu, empty_box, numbers, plain, wait_for,
 };
 use checkpoint_criu::{Action, CriuError, DumpOptions, Event, Leave, NoHooks, TreeState, release};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
-fn criu_tells_what_it_can_do() {
+fn criu_tells_its_version() {
     let Some(criu) = criu() else { return };
-    let probe = criu.probe().unwrap();
-    assert!(probe.version >= (4, 0, 0), "{probe:?}");
-    assert!(probe.features.pidfd_store, "{probe:?}");
+    let version = criu.version().unwrap();
+    assert!(version >= (4, 2, 0), "{version:?}");
 }
 
 #[test]
@@ -24,13 +23,10 @@ fn a_box_runs_on_and_branches_start_where_it_was() {
     let original = boxed(&scratch);
     let (images, logs) = (scratch.sub("images"), scratch.sub("logs"));
 
-    let mut options = DumpOptions::new(original.tree.pid, &images, &logs);
-    options.mounts = original.mounts();
-    options.network = Some(original.network());
     let mut at_dump = 0;
     let log = original.log();
     criu.dump(
-        &options,
+        &original.dump_options(&images, &logs),
         &mut At::new(Event::PostDump, |_| {
             at_dump = *numbers(&log).last().unwrap();
             Ok(())
@@ -41,19 +37,19 @@ fn a_box_runs_on_and_branches_start_where_it_was() {
 
     let mut branches = Vec::new();
     for number in 0..2 {
-        let root = scratch.sub(&format!("root{number}"));
-        let box_dir = scratch.sub(&format!("box{number}"));
+        let branch = empty_box(&scratch, &format!("box{number}"));
         let logs = scratch.sub(&format!("logs{number}"));
-        fs::write(box_dir.join("log"), "").unwrap();
-        let restored = criu.restore(&branch(&images, &logs, &root, &box_dir), &mut NoHooks).unwrap();
-        branches.push((Tree::restored(restored.pid), box_dir.join("log")));
+        let restored = criu.restore(&branch.restore_options(&images, &logs), &mut NoHooks).unwrap();
+        assert_eq!(restored.pid, ROOT, "as CRIU sees it");
+        branches.push(branch);
     }
-    for (tree, log) in &branches {
-        wait_for("the branch counts", || numbers(log).len() > 3);
-        let counted = numbers(log);
+    for branch in &branches {
+        let log = branch.log();
+        wait_for("the branch counts", || numbers(&log).len() > 3);
+        let counted = numbers(&log);
         assert_eq!(counted[0], at_dump + 1);
         assert_consecutive(&counted);
-        assert!(tree.is_alive());
+        assert_ne!(branch.root(), original.root());
     }
     assert_goes_on(&log);
     assert_consecutive(&numbers(&log));
@@ -77,6 +73,29 @@ fn a_hook_that_says_no_cancels_the_dump_and_the_tree_runs_on() {
     );
     assert_goes_on(&log);
     assert_consecutive(&numbers(&log));
+}
+
+#[test]
+fn a_hook_that_says_no_to_a_dump_or_a_restore_in_a_box_is_heard() {
+    let Some(criu) = criu() else { return };
+    let scratch = Scratch::new();
+    let original = boxed(&scratch);
+    let (images, logs) = (scratch.sub("images"), scratch.sub("logs"));
+    let mut options = original.dump_options(&images, &logs);
+    options.leave = Leave::Ended;
+    let mut hooks = At::new(Event::PostDump, |_| Err("the disk is full".to_owned()));
+    let error = criu.dump(&options, &mut hooks).unwrap_err();
+    assert_eq!((error.code(), error.tree()), ("IJ-K014", Some(TreeState::Running)), "{error}");
+    assert_goes_on(&original.log());
+
+    let (images, logs) = (scratch.sub("images1"), scratch.sub("logs1"));
+    criu.dump(&original.dump_options(&images, &logs), &mut NoHooks).unwrap();
+    let branch = empty_box(&scratch, "branch");
+    let mut hooks = At::new(Event::PostRestore { pid: 0 }, |_| Err("no port is free".to_owned()));
+    let error = criu.restore(&branch.restore_options(&images, &logs), &mut hooks).unwrap_err();
+    assert_eq!((error.code(), error.tree()), ("IJ-K014", Some(TreeState::Cleared)), "{error}");
+    assert_eq!(numbers(&branch.log()), []);
+    assert_goes_on(&original.log());
 }
 
 #[test]

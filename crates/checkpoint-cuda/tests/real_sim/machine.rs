@@ -7,9 +7,10 @@ use std::cell::RefCell;
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,11 @@ use checkpoint_cuda::{Driver, Limits, Settings, Target};
 use serde_json::{Value, json};
 
 pub(crate) const WORKER: &str = env!("CARGO_BIN_EXE_infinijup-gpu");
+/// Not the first in somebody's path, which may be in a home that others cannot enter.
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
+/// Two ordinary users. They need no names.
+pub(crate) const USER: u32 = 61_001;
+pub(crate) const OTHER_USER: u32 = 61_002;
 pub(crate) const HOME: &str = "INFINIJUP_TEST_MACHINE";
 
 /// Of calls in tests; long enough for a busy machine, short enough to wait for.
@@ -39,23 +45,44 @@ exec "$@"
 
 pub(crate) struct Machine {
     pub(crate) home: PathBuf,
-    server: Child,
+    /// `None` if it is another process's.
+    server: Option<Child>,
+}
+
+/// How a machine is to be.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    /// Of the driver.
+    pub(crate) level: u32,
+    /// Who runs the device server.
+    pub(crate) user: u32,
+    /// Does the driver serve nobody but root?
+    pub(crate) root_only: bool,
 }
 
 impl Machine {
     /// The machine, with a driver of `level`; `None` if the test has run elsewhere, or cannot run here.
     pub(crate) fn new(level: u32) -> Option<Self> {
+        Self::of(Kind { level, user: 0, root_only: false })
+    }
+
+    /// The same, of any kind.
+    pub(crate) fn of(kind: Kind) -> Option<Self> {
         let Some(home) = env::var_os(HOME).map(PathBuf::from) else {
             run_elsewhere();
             return None;
         };
-        let level = level.to_string();
+        let level = kind.level.to_string();
         let (server, library) = (home.join("server"), home.join("lib"));
         fs::create_dir(&server).unwrap();
+        chown(&server, Some(kind.user), Some(kind.user)).unwrap();
         let installed = sim().args(["install", "--level", &level, "--dir"]).arg(&library).output().unwrap();
         assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
-        let mut server = sim()
-            .args(["serve", "--gpus", "2", "--memory", "1GiB", "--level", &level, "--dir"])
+        let root_only = if kind.root_only { "yes" } else { "no" };
+        let mut server = as_user(kind.user)
+            .arg(beside("cuda-sim"))
+            .args(["serve", "--gpus", "2", "--memory", "1GiB", "--level", &level, "--root-only", root_only])
+            .arg("--dir")
             .arg(&server)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -64,7 +91,19 @@ impl Machine {
         let mut ready = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
         assert!(ready.contains("ready"), "{ready}");
-        Some(Self { home, server })
+        Some(Self { home, server: Some(server) })
+    }
+
+    /// The machine of the process that started this one.
+    pub(crate) fn joined() -> Option<Self> {
+        Some(Self { home: env::var_os(HOME)?.into(), server: None })
+    }
+
+    /// Runs another test of this program, one that is a part of the one that runs, as an ordinary user.
+    pub(crate) fn run_as_user(&self, part: &str) {
+        let mut command = as_user(USER);
+        command.arg(env::current_exe().unwrap()).args(["--exact", part, "--nocapture", "--ignored"]);
+        has_passed(&command.output().unwrap());
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -121,8 +160,10 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
     }
 }
 
@@ -136,11 +177,47 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A process with memory on GPUs.
-pub(crate) struct Process {
+/// A child that is told lines and answers lines. It ends with this value.
+pub(crate) struct Dialogue {
     child: Child,
     input: RefCell<ChildStdin>,
     output: RefCell<BufReader<ChildStdout>>,
+}
+
+impl Dialogue {
+    pub(crate) fn begin(program: &mut Command) -> Self {
+        let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let input = RefCell::new(child.stdin.take().unwrap());
+        let output = RefCell::new(BufReader::new(child.stdout.take().unwrap()));
+        Self { child, input, output }
+    }
+
+    pub(crate) fn say(&self, line: &str) {
+        self.input.borrow_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    pub(crate) fn hear(&self) -> String {
+        let mut line = String::new();
+        self.output.borrow_mut().read_line(&mut line).unwrap();
+        line
+    }
+
+    pub(crate) fn hear_value(&self) -> Value {
+        serde_json::from_str(&self.hear()).unwrap()
+    }
+}
+
+impl Drop for Dialogue {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process with memory on GPUs.
+pub(crate) struct Process {
+    dialogue: Dialogue,
+    pid: i32,
     pub(crate) vram_bytes: u64,
     has: RefCell<Value>,
 }
@@ -148,34 +225,41 @@ pub(crate) struct Process {
 impl Process {
     /// Starts one with `mib` on each of `gpus`.
     pub(crate) fn new(machine: &Machine, mib: u64, gpus: &[usize]) -> Self {
-        let mut child = Command::new("python3")
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real_sim/target.py"))
+        Self::by(Command::new("env"), machine, mib, gpus)
+    }
+
+    /// Starts one by a program that is given the words to execute, in its own place or in a child's.
+    pub(crate) fn by(mut program: Command, machine: &Machine, mib: u64, gpus: &[usize]) -> Self {
+        program
+            .args([PYTHON, &script("target.py")])
             .arg(mib.to_string())
             .args(gpus.iter().map(ToString::to_string))
-            .env("LD_LIBRARY_PATH", machine.home.join("lib"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = RefCell::new(child.stdin.take().unwrap());
-        let output = RefCell::new(BufReader::new(child.stdout.take().unwrap()));
+            .env("LD_LIBRARY_PATH", machine.home.join("lib"));
+        let dialogue = Dialogue::begin(&mut program);
         let vram_bytes = (mib << 20) * u64::try_from(gpus.len()).unwrap();
-        let process = Self { child, input, output, vram_bytes, has: RefCell::default() };
-        assert_eq!(process.hear(), "ready\n");
-        let has = process.ask();
-        *process.has.borrow_mut() = has;
+        let pid = i32::try_from(dialogue.child.id()).unwrap();
+        let mut process = Self { dialogue, pid, vram_bytes, has: RefCell::default() };
+        process.get_ready();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        process.pid = children.split_whitespace().next().map_or(pid, |child| child.parse().unwrap());
         process
     }
 
-    fn hear(&self) -> String {
-        let mut line = String::new();
-        self.output.borrow_mut().read_line(&mut line).unwrap();
-        line
+    fn get_ready(&self) {
+        assert_eq!(self.dialogue.hear(), "ready\n");
+        let has = self.ask();
+        *self.has.borrow_mut() = has;
+    }
+
+    /// Another program takes its place, and does the same.
+    pub(crate) fn execute(&self, words: &str) {
+        self.dialogue.say(words);
+        self.get_ready();
     }
 
     fn ask(&self) -> Value {
-        self.input.borrow_mut().write_all(b"\n").unwrap();
-        serde_json::from_str(&self.hear()).unwrap()
+        self.dialogue.say("");
+        self.dialogue.hear_value()
     }
 
     /// It runs, and has on its GPUs what it had at the start, at the same addresses.
@@ -187,8 +271,8 @@ impl Process {
         assert!(now["rounds"].as_u64() > before["rounds"].as_u64());
     }
 
-    pub(crate) fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap()
+    pub(crate) const fn pid(&self) -> i32 {
+        self.pid
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -210,11 +294,28 @@ impl Process {
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// The start of a command line that runs the rest of it as this user, with no capability and no group.
+pub(crate) fn as_user(user: u32) -> Command {
+    if user == 0 {
+        return Command::new("env");
     }
+    let id = user.to_string();
+    let mut command = Command::new("setpriv");
+    command.args([
+        "--reuid",
+        &id,
+        "--regid",
+        &id,
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+    ]);
+    command
+}
+
+/// A file beside this one.
+pub(crate) fn script(name: &str) -> String {
+    format!("{}/tests/real_sim/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// `cuda-sim`, which is built beside this test.
@@ -261,10 +362,18 @@ fn run_elsewhere() {
         .args(["--exact", &name, "--nocapture", "--include-ignored"])
         .env(HOME, home.path())
         .env("CUDA_SIM_DIR", home.path().join("server"))
+        // Never a helper that is installed here.
+        .env("INFINIJUP_GPU_HELPER", home.path().join("helper.sock"))
         .env_remove("CUDA_SIM_FAULTS")
         .output()
         .unwrap();
-    let text = [output.stdout, output.stderr].concat();
+    has_passed(&output);
+}
+
+/// One test has run, and passed.
+#[track_caller]
+fn has_passed(output: &Output) {
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }

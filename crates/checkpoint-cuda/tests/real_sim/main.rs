@@ -5,6 +5,8 @@
     reason = "allow-unwrap-in-tests sees #[test] functions only, not their helpers"
 )]
 
+mod activation;
+mod attacks;
 mod client;
 mod cycle;
 mod faults;
@@ -12,3 +14,4 @@ mod frozen;
 mod levels;
 mod machine;
 mod storage;
+mod user;

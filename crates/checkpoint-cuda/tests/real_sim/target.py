@@ -1,4 +1,5 @@
-"""A process with memory on GPUs: `target.py MIB GPU…`. For each line on its input it prints what it has, as JSON."""
+"""A process with memory on GPUs: `target.py MIB GPU…`. For each empty line on its input it prints what it has, as JSON; a line with
+words is a program that takes its place."""
 
 import ctypes
 import hashlib
@@ -7,7 +8,8 @@ import os
 import select
 import sys
 
-cuda = ctypes.CDLL("libcuda.so.1")
+# The loader ignores its path in a setuid program.
+cuda = ctypes.CDLL(os.environ.get("INFINIJUP_TEST_LIBRARY", "libcuda.so.1"))
 
 
 def call(name, *arguments):
@@ -46,8 +48,11 @@ def main():
             call("cuCtxSynchronize")
         rounds += 1
         if select.select([sys.stdin], [], [], 0.002)[0]:
-            if not sys.stdin.readline():
+            line = sys.stdin.readline()
+            if not line:
                 return
+            if line.strip():
+                os.execv(line.split()[0], line.split())
             has = {"hashes": [gpu.hash() for gpu in gpus], "pointers": [gpu.buffer.value for gpu in gpus]}
             print(json.dumps({**has, "rounds": rounds}), flush=True)
 

@@ -104,3 +104,26 @@ pub(crate) struct SelftestArgs {
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     pub(crate) size: u64,
 }
+
+/// Install the helper for GPU drivers that want root, or remove it.
+#[derive(Debug, Args)]
+#[command(
+    name = "setup-gpu",
+    long_about = "Install the helper for NVIDIA drivers that let nobody but root checkpoint a process. Only root may, and only one \
+administrator's decision makes it run: nothing else of infinijup runs as root.
+
+It copies `infinijup-gpu-helper` to /usr/libexec/infinijup, writes two units for systemd and starts the socket /run/infinijup-gpu.sock. \
+Each step is printed. Whether your driver needs it, `infinijup selftest` says. docs/gpu-helper.md describes what it does and how \
+it is confined.",
+    after_help = "Example:
+  sudo infinijup setup-gpu
+  sudo infinijup setup-gpu --remove"
+)]
+pub(crate) struct SetupGpuArgs {
+    /// Take everything away again
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// Put the files below this directory, and start nothing: for an image that is being built
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+}

@@ -1,6 +1,7 @@
 //! What can be typed. Only types and their help: nothing here looks at a store.
 
 mod control;
+mod daemon;
 mod debug;
 mod detect;
 mod history;
@@ -19,11 +20,12 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use control::{RestartArgs, SignalArgs};
+pub(crate) use daemon::DaemonCommand;
 pub(crate) use debug::{CommitArgs, DebugCommand};
 pub(crate) use detect::{DetectArgs, DetectFormat};
 pub(crate) use history::{CatArgs, LogArgs, ShowArgs, TagArgs, number};
 pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, KernelspecRemoveArgs};
-pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs};
+pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs, SetupGpuArgs};
 pub(crate) use prune::ForgetArgs;
 pub(crate) use session::{
     BranchArgs, DiffArgs, ExecArgs, HistoryArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs,
@@ -79,17 +81,9 @@ pub(crate) struct Global {
     /// Key file of an encrypted store
     #[arg(long, global = true, value_name = "FILE", env = "INFINIJUP_KEY_FILE", hide_env_values = true)]
     pub(crate) key_file: Option<PathBuf>,
-    /// The daemon's socket
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        env = api::SOCKET_VARIABLE,
-        hide_env_values = true,
-        default_value = api::DEFAULT_SOCKET,
-        hide_default_value = true
-    )]
-    pub(crate) socket: PathBuf,
+    /// The daemon's socket, if it is not the usual one. No daemon is started for it
+    #[arg(long, global = true, value_name = "PATH", env = api::SOCKET_VARIABLE, hide_env_values = true)]
+    pub(crate) socket: Option<PathBuf>,
     /// Print JSON: data on stdout, progress and errors on stderr, one object per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -169,6 +163,14 @@ here, with 3 if they do not.",
 pub(crate) enum Command {
     #[command(flatten)]
     Online(OnlineCommand),
+    /// Start, stop and look at your daemon
+    #[command(
+        subcommand,
+        after_help = "Example:
+  infinijup daemon status
+  infinijup daemon stop"
+    )]
+    Daemon(DaemonCommand),
     /// Create a store, check it, clean it up
     #[command(
         subcommand,
@@ -187,6 +189,7 @@ pub(crate) enum Command {
     Kernelspec(KernelspecCommand),
     Detect(DetectArgs),
     Selftest(SelftestArgs),
+    SetupGpu(SetupGpuArgs),
     Log(LogArgs),
     Show(ShowArgs),
     Cat(CatArgs),

@@ -81,7 +81,7 @@ pub(crate) struct StartOptions {
     #[arg(long)]
     pub(crate) outside: bool,
     /// The most memory that it may take: bytes, or with K, M, G or T
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = api::parse_size)]
     pub(crate) memory: Option<u64>,
     /// The most processes and threads that it may have
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -109,7 +109,7 @@ pub(crate) struct FileOptions {
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
     /// With `--files tree`: the most that may be taken
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = api::parse_size)]
     pub(crate) max_files: Option<u64>,
 }
 
@@ -129,22 +129,6 @@ pub(crate) enum FilesChoice {
     Tree,
     /// No files
     None,
-}
-
-/// `512M`, `8GiB`, `1048576`; powers of 1024.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        "t" | "tib" => 40,
-        _ => return Err(format!("`{unit}` is not a unit: K, M, G or T")),
-    };
-    let number: u64 = number.parse().map_err(|_| "not a number".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
 }
 
 /// `all`, `none`, `0,1`, `GPU-5f…,GPU-91…`. What there is, only the daemon knows.
@@ -177,14 +161,6 @@ mod tests {
         assert_eq!(gpus("0, GPU-5f-a"), Ok(GpuWish::List { gpus: list }));
         for text in ["", "0,", "gpu0", "GPU-xyz", "-1", "All", "MIG-1"] {
             assert!(gpus(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!((size("7"), size("8GiB"), size("1k")), (Ok(7), Ok(8 << 30), Ok(1024)));
-        for text in ["", "G", "1.5G", "1Q", "-1", "99999999999T"] {
-            assert!(size(text).is_err(), "{text}");
         }
     }
 }

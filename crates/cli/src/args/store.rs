@@ -7,6 +7,26 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     Init(InitArgs),
+    /// Encrypt the store of your daemon
+    #[command(
+        long_about = "Encrypt the store of your daemon, with everything that is in it.
+
+The daemon is ended, everything is copied into an encrypted store beside the old one and checked there, the two change places, \
+the old one is removed, and the daemon is started again if it ran. Sessions go on meanwhile, but nothing can be done to them. There \
+must be room for a second copy. Whatever interrupts it, the store is as it was, or encrypted: the daemon finishes or undoes it at \
+its next start. Snapshots get other ids.
+
+The key is a file, by default store.key beside the settings, or the one of --key-file; it is made if it is not there, and the \
+settings name it as key_file. Keep a copy elsewhere: nothing opens the store without it. From now on plain images of processes are \
+in memory only. A store of your own is encrypted when it is made: `infinijup store init --encrypt`.
+
+Exits with 0 if it is encrypted, also if it was before; with 11 if the daemon is busy, 12 if the key cannot be used, 13 if the \
+store is damaged, 14 if an operation was cut short that the daemon must finish first. The store is as it was then.",
+        after_help = "Example:
+  infinijup store encrypt
+  infinijup store encrypt --key-file /media/stick/infinijup.key"
+    )]
+    Encrypt,
     /// Show how large the store is and what is in it
     #[command(after_help = "Example:
   infinijup store stat

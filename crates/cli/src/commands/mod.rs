@@ -2,8 +2,10 @@
 
 mod cat;
 mod completions;
+mod daemon;
 mod debug;
 mod detect;
+mod encrypt;
 mod export;
 mod gc;
 mod import;
@@ -15,6 +17,7 @@ mod online;
 mod rebuild;
 mod rotate_keys;
 mod selftest;
+mod setup_gpu;
 mod show;
 mod stat;
 mod tag;
@@ -51,7 +54,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 fn dispatch(context: &Context, command: Command) -> Result<u8> {
     let done = match command {
         Command::Online(command) => return online::run(context, command),
+        Command::Daemon(command) => return daemon::run(context, &command),
         Command::Store(StoreCommand::Init(args)) => init::run(context, &args),
+        Command::Store(StoreCommand::Encrypt) => encrypt::run(context),
         Command::Store(StoreCommand::Stat) => stat::run(context),
         Command::Store(StoreCommand::Verify(args)) => verify::run(context, &args),
         Command::Store(StoreCommand::Gc(args)) => gc::run(context, &args),
@@ -62,6 +67,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Kernelspec(KernelspecCommand::Remove(args)) => kernelspec::remove(context, &args),
         Command::Detect(args) => detect::run(context, &args),
         Command::Selftest(args) => selftest::run(context, &args),
+        Command::SetupGpu(args) => setup_gpu::run(context, &args),
         Command::Log(args) => log::run(context, &args),
         Command::Show(args) => show::run(context, &args),
         Command::Cat(args) => cat::run(context, &args),

@@ -163,7 +163,7 @@ pub(crate) fn ended(id: u64, kind: &str, more: &Value) -> Vec<u8> {
 /// A session on the wire.
 pub(crate) fn session(more: Value) -> Value {
     let mut session = json!({
-        "id": "s-4be1", "name": "analysis", "owner_uid": 1000, "owner": "ada", "state": "running",
+        "id": "s-4be1", "name": "analysis", "state": "running",
         "command": ["python3", "train.py", {"hex": "636166e9"}], "cwd": "/home/ada/work", "workspace": "/home/ada/work",
         "pid": 4711, "network": "private", "thread": "analysis", "head": "f26f289a073f1220ad134a70", "parent": null,
         "created": "2026-11-15T09:12:09Z", "exit": null, "files": {"type": "open"}, "memory_bytes": 67_108_864,

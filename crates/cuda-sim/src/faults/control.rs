@@ -52,6 +52,11 @@ enum Command {
         #[serde(default = "yes")]
         on: bool,
     },
+    /// The checkpoint calls are for root alone.
+    RootOnly {
+        #[serde(default = "yes")]
+        on: bool,
+    },
 }
 
 const fn ten() -> f64 {
@@ -62,7 +67,7 @@ const fn yes() -> bool {
     true
 }
 
-/// Listens on `DIR/control`, for root only, in threads of its own.
+/// Listens on `DIR/control`, for the server's own user and root, in threads of its own.
 ///
 /// # Errors
 /// The socket cannot be made.
@@ -154,6 +159,7 @@ fn obey(server: &Server, command: Command) -> Result<Value, String> {
             server.set_level(Level::new(level).ok_or_else(|| format!("there is no level {level}"))?);
         }
         Command::GetStateLies { on } => lock(&server.whims).get_state_lies = on,
+        Command::RootOnly { on } => server.set_root_only(on),
     }
     Ok(json!({ "ok": true }))
 }
@@ -211,6 +217,7 @@ fn status(server: &Server) -> Value {
         "processes": processes,
         "bytes": total,
         "calls": calls(server),
+        "fired": server.faults.fired(),
         "held": server.faults.held(),
     })
 }
@@ -255,6 +262,7 @@ mod tests {
             r#"{"do":"nvml","zero-byte-pids":[1,2]}"#,
             r#"{"do":"level","level":570}"#,
             r#"{"do":"get-state-lies","on":true}"#,
+            r#"{"do":"root-only","on":true}"#,
         ] {
             assert_eq!(answer(&server, line)["ok"], true, "{line}: {}", answer(&server, line));
         }

@@ -19,6 +19,8 @@ pub use self::script::{Action, Call, Faults, Held, Phase, Question, Rule, Verdic
 pub(crate) struct Whims {
     /// The state of processes without CUDA is answered, as RUNNING.
     pub(crate) get_state_lies: bool,
+    /// The checkpoint calls are for root of the machine alone; everybody else is answered 800.
+    pub(crate) root_only: bool,
     /// Bytes of each GPU that nobody can have.
     pub(crate) filled: std::collections::BTreeMap<u32, u64>,
 }

@@ -139,6 +139,8 @@ struct Book {
     tickets: u64,
     /// How often each call began since the server's start; clearing does not touch it.
     calls: BTreeMap<Call, u64>,
+    /// How often a rule applied, the same.
+    fired: u64,
 }
 
 /// The script of one server. Clones share it.
@@ -181,6 +183,12 @@ impl Faults {
     #[must_use]
     pub fn calls(&self) -> BTreeMap<Call, u64> {
         self.book().calls.clone()
+    }
+
+    /// How often a fault came about since the server's start.
+    #[must_use]
+    pub fn fired(&self) -> u64 {
+        self.book().fired
     }
 
     /// Waits until somebody waits; the list is empty if nobody did in this time.
@@ -277,6 +285,7 @@ impl Book {
                 action = Some(rule.action);
             }
         }
+        self.fired += u64::from(action.is_some());
         action
     }
 }
@@ -318,8 +327,8 @@ mod tests {
         let faults = Faults::default();
         faults.set(rule(r#"{"call":"lock","nth":2,"action":{"error":999}}"#));
         assert_eq!(faults.meet(question(1), &|| false), Verdict::Go);
-        assert_eq!(faults.meet(question(1), &|| false), Verdict::Code(999));
-        assert_eq!(faults.meet(question(1), &|| false), Verdict::Go);
+        assert_eq!((faults.meet(question(1), &|| false), faults.fired()), (Verdict::Code(999), 1));
+        assert_eq!((faults.meet(question(1), &|| false), faults.fired()), (Verdict::Go, 1));
     }
 
     #[test]

@@ -11,13 +11,18 @@ use serde_json::Value;
 use super::process::{Event, Tables};
 use super::{AddressSpace, Context, Mapping, Physical, Process, Server, Stream, body, lock, storage};
 use crate::code::{Code, Result};
-use crate::faults::has_ended;
+use crate::faults::{Verdict, has_ended};
 use crate::wire::{Begun, Checkpoint, EventImage, Image, MapImage, Piece};
 
 pub(super) fn handle(server: &Arc<Server>, process: &Arc<Process>, request: Checkpoint) -> Result<Value> {
     match request {
         Checkpoint::Begin(question) => {
-            let verdict = server.faults.meet(question, &|| has_ended(process.pid));
+            // A call that is not permitted has not begun: it is not counted, and meets no fault.
+            let verdict = if server.permits(process) {
+                server.faults.meet(question, &|| has_ended(process.pid))
+            } else {
+                Verdict::Code(Code::NOT_PERMITTED.0)
+            };
             body(Begun { level: server.level(), verdict, lies: server.lies() })
         }
         Checkpoint::Fault(question) => body(server.faults.meet(question, &|| has_ended(process.pid))),

@@ -55,8 +55,9 @@ pub fn listen(server: &Arc<Server>, directory: &Path) -> io::Result<Listening> {
 
 /// Hands the process its ends of a new channel, and starts the channel's thread.
 fn greet(server: &Arc<Server>, connection: &UnixStream) -> io::Result<()> {
-    let peer = getsockopt(connection, PeerCredentials)?.pid();
-    let process = server.known(peer)?;
+    let peer = getsockopt(connection, PeerCredentials)?;
+    let process = server.known(peer.pid())?;
+    process.set_uid(peer.uid());
     let (requests, theirs_out) = pipe_with(PipeFlags::CLOEXEC)?;
     let (theirs_in, answers) = pipe_with(PipeFlags::CLOEXEC)?;
     let server = server.clone();

@@ -110,6 +110,15 @@ impl Server {
         lock(&self.whims).get_state_lies
     }
 
+    /// Are the checkpoint calls for root alone? Real drivers may want that; which do is not known.
+    pub fn set_root_only(&self, on: bool) {
+        lock(&self.whims).root_only = on;
+    }
+
+    pub(crate) fn permits(&self, caller: &Process) -> bool {
+        caller.is_root() || !lock(&self.whims).root_only
+    }
+
     /// The GPU of that index.
     ///
     /// # Errors

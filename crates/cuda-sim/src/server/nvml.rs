@@ -20,19 +20,13 @@ pub(super) fn handle(server: &Arc<Server>, process: &Arc<Process>, request: &Nvm
         }
         Nvml::SetPersistence { gpu, on } => {
             server.gpu(gpu)?;
-            if !is_root(process.pid) {
+            if !process.is_root() {
                 return Err(Code::NOT_PERMITTED);
             }
             lock(&server.nvml).persistence.insert(gpu, on);
             Ok(Value::Null)
         }
     }
-}
-
-/// Root of the machine: only it may change modes.
-fn is_root(pid: i32) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|owner| owner.uid() == 0)
 }
 
 impl Server {

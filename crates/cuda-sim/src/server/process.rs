@@ -1,7 +1,7 @@
 //! A process that uses GPUs, as the server knows it.
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{Condvar, PoisonError};
 use std::time::Instant;
@@ -46,6 +46,8 @@ pub struct Process {
     pub pidfd: OwnedFd,
     /// What is to go wrong with its work.
     faults: Faults,
+    /// Who it was when it connected last, as the server numbers users.
+    uid: AtomicU32,
     /// What its helper said last; `None` until it uses CUDA.
     state: Mutex<Option<State>>,
     ended: AtomicBool,
@@ -71,6 +73,7 @@ impl Process {
             pid,
             pidfd,
             faults,
+            uid: AtomicU32::new(u32::MAX),
             state: Mutex::default(),
             ended: AtomicBool::new(false),
             space: RwLock::default(),
@@ -78,6 +81,17 @@ impl Process {
             host_funcs: Mutex::default(),
             host_func_moved: Condvar::new(),
         })
+    }
+
+    /// Notes who it is.
+    pub(super) fn set_uid(&self, uid: u32) {
+        self.uid.store(uid, Ordering::SeqCst);
+    }
+
+    /// Is it root of the machine? The root of somebody's user namespace is not: the kernel tells the server whom that is.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.uid.load(Ordering::SeqCst) == 0
     }
 
     /// The state that its helper said last; `None` if it does not use CUDA.

@@ -3,20 +3,15 @@
 use api::ErrorBody;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
 use crate::error::DaemonError;
-use crate::listener::Peer;
 use crate::operations::Failure;
 use crate::routes::router;
 use crate::server::App;
-
-/// The group of users who have no entry anywhere; others have that of their entry.
-const NOBODY: u32 = 65534;
 
 /// Larger answers are given to nobody here.
 const ANSWER_BYTES: usize = 8 << 20;
@@ -31,17 +26,15 @@ impl Local {
         Self { routes: TowerToHyperService::new(router(app.clone())) }
     }
 
-    /// Asks as a user.
+    /// Asks.
     pub(super) async fn ask(
         &self,
-        uid: u32,
         method: Method,
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, Box<ErrorBody>> {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        let mut request = Request::builder().method(method).uri(path).body(body).map_err(bug)?;
-        request.extensions_mut().insert(ConnectInfo(Peer { uid, gid: NOBODY }));
+        let request = Request::builder().method(method).uri(path).body(body).map_err(bug)?;
         let response = self.routes.call(request).await.map_err(bug)?;
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), ANSWER_BYTES).await.map_err(bug)?;
@@ -51,10 +44,10 @@ impl Local {
         Err(serde_json::from_slice(&bytes).unwrap_or_else(bug))
     }
 
-    /// Begins a job as a user, and waits for its result.
-    pub(super) async fn job(&self, uid: u32, path: &str, body: Value) -> Result<Value, Box<ErrorBody>> {
+    /// Begins a job, and waits for its result.
+    pub(super) async fn job(&self, path: &str, body: Value) -> Result<Value, Box<ErrorBody>> {
         let path = format!("{path}?wait=true");
-        let mut job = self.ask(uid, Method::POST, &path, Some(body)).await?;
+        let mut job = self.ask(Method::POST, &path, Some(body)).await?;
         Ok(job.get_mut("result").map(Value::take).unwrap_or_default())
     }
 }

@@ -30,24 +30,24 @@ pub(super) async fn answer(local: &Local, asked: &Asked) -> Option<Value> {
 }
 
 async fn run(local: &Local, asked: &Asked) -> Result<Value, Box<ErrorBody>> {
-    let (uid, session) = (asked.owner, format!("/v1/sessions/{}", asked.session));
+    let session = format!("/v1/sessions/{}", asked.session);
     let mut arguments = asked.arguments.clone();
     match asked.what.as_str() {
-        "status" => local.ask(uid, Method::GET, &session, None).await,
-        "mark" => local.ask(uid, Method::PATCH, &session, Some(arguments.into())).await,
+        "status" => local.ask(Method::GET, &session, None).await,
+        "mark" => local.ask(Method::PATCH, &session, Some(arguments.into())).await,
         "log" => {
             let limit = arguments.get("limit").and_then(Value::as_u64).unwrap_or(LOG).min(LOG);
-            local.ask(uid, Method::GET, &format!("{session}/history?limit={limit}"), None).await
+            local.ask(Method::GET, &format!("{session}/history?limit={limit}"), None).await
         }
-        "snapshot" => local.job(uid, &format!("{session}/snapshot"), arguments.into()).await,
-        "restore" => local.job(uid, &format!("{session}/rollback"), arguments.into()).await,
-        "branch" => local.job(uid, &format!("{session}/branch"), arguments.into()).await,
-        "suspend" => local.job(uid, &format!("{session}/suspend"), arguments.into()).await,
+        "snapshot" => local.job(&format!("{session}/snapshot"), arguments.into()).await,
+        "restore" => local.job(&format!("{session}/rollback"), arguments.into()).await,
+        "branch" => local.job(&format!("{session}/branch"), arguments.into()).await,
+        "suspend" => local.job(&format!("{session}/suspend"), arguments.into()).await,
         "tag" => {
             if !arguments.contains_key("commit") {
-                head(local, uid, &session, &mut arguments).await?;
+                head(local, &session, &mut arguments).await?;
             }
-            local.ask(uid, Method::POST, "/v1/tags", Some(arguments.into())).await
+            local.ask(Method::POST, "/v1/tags", Some(arguments.into())).await
         }
         other => {
             let what = format!("`{}` is nothing that a kernel can ask for", other.escape_debug());
@@ -59,11 +59,10 @@ async fn run(local: &Local, asked: &Asked) -> Result<Value, Box<ErrorBody>> {
 /// The session's newest snapshot is what is meant.
 async fn head(
     local: &Local,
-    uid: u32,
     session: &str,
     arguments: &mut Map<String, Value>,
 ) -> Result<(), Box<ErrorBody>> {
-    let view = local.ask(uid, Method::GET, session, None).await?;
+    let view = local.ask(Method::GET, session, None).await?;
     match view.get("head") {
         Some(Value::String(head)) => {
             arguments.insert("commit".to_owned(), head.as_str().into());

@@ -1,6 +1,6 @@
 //! What is done without a client at the socket: what kernels ask for, and what sessions' policies ask for.
 //!
-//! Both go the way that a client's request goes, through the daemon's own routes, as the session's owner. So the same checks
+//! Both go the way that a client's request goes, through the daemon's own routes. So the same checks
 //! hold, the same jobs run and are seen in the events, the same errors come back, and a stop of the daemon waits for them.
 
 mod local;
@@ -66,11 +66,9 @@ async fn run(app: &App, errand: &Errand) -> Did {
     let outcome = match errand.due {
         Due::Interval | Due::Idle => {
             let reason = if errand.due == Due::Idle { "idle" } else { "interval" };
-            local.job(errand.owner, &format!("{session}/snapshot"), json!({ "reason": reason })).await
+            local.job(&format!("{session}/snapshot"), json!({ "reason": reason })).await
         }
-        Due::Suspend => {
-            local.job(errand.owner, &format!("{session}/suspend"), json!({ "reason": "idle" })).await
-        }
+        Due::Suspend => local.job(&format!("{session}/suspend"), json!({ "reason": "idle" })).await,
     };
     match outcome {
         Ok(_) => {

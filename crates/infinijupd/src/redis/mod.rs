@@ -1,34 +1,29 @@
-//! Events into Redis Streams, for those who read them there: one stream a user, `infinijup:events:<uid>`.
+//! Events into a Redis Stream, for those who read them there: `infinijup:events:<uid>`, for several users may share a Redis.
 //!
 //! A thread reads the events as any client does, from the ring of the last few thousand. So nothing waits for Redis: while it
-//! is slow or away the ring turns, the oldest events are lost to it, and that is counted and told in each stream by an event of
+//! is slow or away the ring turns, the oldest events are lost to it, and that is counted and told in the stream by an event of
 //! the kind `missed`. An event whose answer was lost with a connection is sent again, with the same number.
 
 mod address;
 mod resp;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Event, EventKind};
 use tokio::sync::watch;
 
-use crate::caller::Caller;
 use crate::events::Events;
 use crate::metrics::Metrics;
 pub use address::Address;
 use resp::Connection;
 
-/// About so many events are kept in each stream.
+/// About so many events are kept in the stream.
 const LENGTH: &str = "10000";
 
 /// How soon Redis is tried again, at first and at most.
 const SOON: Duration = Duration::from_millis(200);
 const LATER: Duration = Duration::from_secs(10);
-
-/// The most users whose streams are told that something was missed.
-const USERS: usize = 1024;
 
 /// Publishes from now on, until the daemon stops.
 pub(crate) fn publish(
@@ -39,12 +34,12 @@ pub(crate) fn publish(
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     // Made here, so that nothing that happens from now on is missed.
-    let reader = events.read(&Caller::root(), None, None);
+    let reader = events.read(None, None);
     let publisher = Publisher {
         address,
         connection: None,
         metrics: Arc::clone(metrics),
-        users: BTreeSet::new(),
+        stream: format!("infinijup:events:{}", rustix::process::geteuid().as_raw()),
         stopping,
         away: false,
     };
@@ -59,7 +54,7 @@ struct Publisher {
     address: Address,
     connection: Option<Connection>,
     metrics: Arc<Metrics>,
-    users: BTreeSet<u32>,
+    stream: String,
     stopping: watch::Receiver<bool>,
     /// It was said that Redis is away.
     away: bool,
@@ -89,42 +84,30 @@ impl Publisher {
     /// Sends an event, however long that takes; `false` if the daemon stops first.
     async fn send(&mut self, event: &Event) -> bool {
         let Ok(json) = serde_json::to_string(event) else { return true };
-        let users: Vec<u32> = match event.owner_uid {
-            Some(uid) => {
-                if self.users.len() < USERS {
-                    self.users.insert(uid);
-                }
-                vec![uid]
+        let mut wait = SOON;
+        while let Err(error) = self.add(&json) {
+            self.connection = None;
+            if !self.away {
+                self.away = true;
+                tracing::warn!(redis = %self.address.place, %error, "Redis does not take events; it is tried again");
             }
-            None => self.users.iter().copied().collect(),
-        };
-        for uid in users {
-            let mut wait = SOON;
-            while let Err(error) = self.add(uid, &json) {
-                self.connection = None;
-                if !self.away {
-                    self.away = true;
-                    tracing::warn!(redis = %self.address.place, %error, "Redis does not take events; it is tried again");
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => wait = (wait * 2).min(LATER),
-                    _ = self.stopping.wait_for(|stopping| *stopping) => return false,
-                }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(LATER),
+                _ = self.stopping.wait_for(|stopping| *stopping) => return false,
             }
-            if std::mem::take(&mut self.away) {
-                tracing::info!(redis = %self.address.place, "Redis takes events again");
-            }
-            self.metrics.redis_published();
         }
+        if std::mem::take(&mut self.away) {
+            tracing::info!(redis = %self.address.place, "Redis takes events again");
+        }
+        self.metrics.redis_published();
         true
     }
 
-    fn add(&mut self, uid: u32, json: &str) -> std::io::Result<()> {
+    fn add(&mut self, json: &str) -> std::io::Result<()> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => none.insert(Connection::open(&self.address)?),
         };
-        let stream = format!("infinijup:events:{uid}");
-        connection.call(&["XADD", &stream, "MAXLEN", "~", LENGTH, "*", "event", json])
+        connection.call(&["XADD", &self.stream, "MAXLEN", "~", LENGTH, "*", "event", json])
     }
 }

@@ -7,7 +7,6 @@ use axum::response::Response;
 
 use super::sessions::{absolute, environment, new_name, session_job, view, what_to_run};
 use super::{Body, Id, Params, Wait, ask, resolve};
-use crate::caller::Caller;
 use crate::operations::Outcome;
 use crate::server::App;
 
@@ -18,7 +17,6 @@ use crate::server::App;
 )]
 pub(crate) async fn change(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Body(patch): Body<SessionPatch>,
 ) -> Outcome<Json<SessionView>> {
@@ -26,8 +24,8 @@ pub(crate) async fn change(
     if let Some(Some(notebook)) = &patch.notebook {
         absolute("`notebook`", notebook)?;
     }
-    let session = resolve(&app, &caller, id).await?.id;
-    Ok(Json(ask(&app, move |operations| operations.change(&caller, &session, patch)).await?))
+    let session = resolve(&app, id).await?.id;
+    Ok(Json(ask(&app, move |operations| operations.change(&session, patch)).await?))
 }
 
 /// Sends a signal to a session's main command.
@@ -38,12 +36,11 @@ pub(crate) async fn change(
 )]
 pub(crate) async fn signal(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Body(request): Body<SignalRequest>,
 ) -> Outcome<Json<Nothing>> {
-    let session = resolve(&app, &caller, id).await?.id;
-    ask(&app, move |operations| operations.signal(&caller, &session, request)).await?;
+    let session = resolve(&app, id).await?.id;
+    ask(&app, move |operations| operations.signal(&session, request)).await?;
     Ok(Json(Nothing {}))
 }
 
@@ -56,7 +53,6 @@ pub(crate) async fn signal(
 )]
 pub(crate) async fn restart(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
     Body(request): Body<RestartRequest>,
@@ -66,8 +62,8 @@ pub(crate) async fn restart(
     }
     what_to_run(&request.start)?;
     environment(&request.env)?;
-    session_job(app, caller, id, JobKind::Restart, wait, move |operations, caller, session, progress| {
-        operations.restart(caller, session, request, progress).map(view)
+    session_job(app, id, JobKind::Restart, wait, move |operations, session, progress| {
+        operations.restart(session, request, progress).map(view)
     })
     .await
 }

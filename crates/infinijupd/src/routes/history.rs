@@ -11,7 +11,6 @@ use serde::Deserialize;
 
 use super::sessions::job;
 use super::{Body, Params, Wait, ask, bad, expression};
-use crate::caller::Caller;
 use crate::operations::{Failure, Outcome};
 use crate::server::App;
 
@@ -25,17 +24,13 @@ pub(crate) struct Part {
     pub(super) limit: Option<usize>,
 }
 
-/// All snapshots of the caller, newest first.
+/// All snapshots, newest first.
 #[utoipa::path(
     get, path = "/v1/history", tag = "snapshots", params(Part),
     responses((status = 200, body = Commits)),
 )]
-pub(crate) async fn history(
-    State(app): State<App>,
-    caller: Caller,
-    Params(part): Params<Part>,
-) -> Outcome<Json<Commits>> {
-    Ok(Json(ask(&app, move |operations| operations.history(&caller, None, false, part.limit)).await?))
+pub(crate) async fn history(State(app): State<App>, Params(part): Params<Part>) -> Outcome<Json<Commits>> {
+    Ok(Json(ask(&app, move |operations| operations.history(None, false, part.limit)).await?))
 }
 
 /// Two snapshots.
@@ -47,19 +42,15 @@ pub(crate) struct Two {
     b: String,
 }
 
-/// What changed between two snapshots of the caller's.
+/// What changed between two snapshots.
 #[utoipa::path(
     get, path = "/v1/diff", tag = "snapshots", params(Two),
     responses((status = 200, body = Diff), (status = "default", body = ErrorBody)),
 )]
-pub(crate) async fn diff(
-    State(app): State<App>,
-    caller: Caller,
-    Params(Two { a, b }): Params<Two>,
-) -> Outcome<Json<Diff>> {
+pub(crate) async fn diff(State(app): State<App>, Params(Two { a, b }): Params<Two>) -> Outcome<Json<Diff>> {
     expression("`a`", &a)?;
     expression("`b`", &b)?;
-    Ok(Json(ask(&app, move |operations| operations.diff(&caller, &a, &b)).await?))
+    Ok(Json(ask(&app, move |operations| operations.diff(&a, &b)).await?))
 }
 
 /// A snapshot in a path.
@@ -77,18 +68,14 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Which {
     }
 }
 
-/// One snapshot of the caller's.
+/// One snapshot.
 #[utoipa::path(
     get, path = "/v1/commits/{id}", tag = "snapshots",
     params(("id" = String, Path, description = "an id or the beginning of one, a tag, a thread; `~N` for the Nth before it")),
     responses((status = 200, body = CommitView), (status = 404, body = ErrorBody)),
 )]
-pub(crate) async fn commit(
-    State(app): State<App>,
-    caller: Caller,
-    Which(which): Which,
-) -> Outcome<Json<CommitView>> {
-    Ok(Json(ask(&app, move |operations| operations.commit(&caller, &which)).await?))
+pub(crate) async fn commit(State(app): State<App>, Which(which): Which) -> Outcome<Json<CommitView>> {
+    Ok(Json(ask(&app, move |operations| operations.commit(&which)).await?))
 }
 
 /// The document that went with a snapshot, byte for byte.
@@ -96,12 +83,8 @@ pub(crate) async fn commit(
     get, path = "/v1/commits/{id}/notebook", tag = "snapshots", params(("id" = String, Path)),
     responses((status = 200, content_type = "application/x-ipynb+json", body = Vec<u8>), (status = 404, body = ErrorBody)),
 )]
-pub(crate) async fn notebook(
-    State(app): State<App>,
-    caller: Caller,
-    Which(which): Which,
-) -> Outcome<Response> {
-    let content = ask(&app, move |operations| operations.notebook(&caller, &which)).await?;
+pub(crate) async fn notebook(State(app): State<App>, Which(which): Which) -> Outcome<Response> {
+    let content = ask(&app, move |operations| operations.notebook(&which)).await?;
     Ok(([("content-type", "application/x-ipynb+json")], content).into_response())
 }
 
@@ -110,12 +93,8 @@ pub(crate) async fn notebook(
     get, path = "/v1/commits/{id}/variables", tag = "snapshots", params(("id" = String, Path)),
     responses((status = 200, body = Variables), (status = 404, body = ErrorBody)),
 )]
-pub(crate) async fn variables(
-    State(app): State<App>,
-    caller: Caller,
-    Which(which): Which,
-) -> Outcome<Json<Variables>> {
-    let variables = ask(&app, move |operations| operations.variables(&caller, &which)).await?;
+pub(crate) async fn variables(State(app): State<App>, Which(which): Which) -> Outcome<Json<Variables>> {
+    let variables = ask(&app, move |operations| operations.variables(&which)).await?;
     Ok(Json(Variables { variables }))
 }
 
@@ -126,11 +105,10 @@ pub(crate) async fn variables(
 )]
 pub(crate) async fn tag(
     State(app): State<App>,
-    caller: Caller,
     Body(request): Body<TagRequest>,
 ) -> Outcome<Json<CommitView>> {
     expression("`commit`", &request.commit)?;
-    Ok(Json(ask(&app, move |operations| operations.tag(&caller, request)).await?))
+    Ok(Json(ask(&app, move |operations| operations.tag(request)).await?))
 }
 
 /// Takes such a name away. The snapshot stays as long as something else leads to it.
@@ -138,12 +116,8 @@ pub(crate) async fn tag(
     delete, path = "/v1/tags/{name}", tag = "snapshots", params(("name" = String, Path)),
     responses((status = 200, body = Nothing), (status = "default", body = ErrorBody)),
 )]
-pub(crate) async fn untag(
-    State(app): State<App>,
-    caller: Caller,
-    Which(name): Which,
-) -> Outcome<Json<Nothing>> {
-    ask(&app, move |operations| operations.untag(&caller, &name)).await?;
+pub(crate) async fn untag(State(app): State<App>, Which(name): Which) -> Outcome<Json<Nothing>> {
+    ask(&app, move |operations| operations.untag(&name)).await?;
     Ok(Json(Nothing {}))
 }
 
@@ -155,7 +129,6 @@ pub(crate) async fn untag(
 )]
 pub(crate) async fn forget(
     State(app): State<App>,
-    caller: Caller,
     Params(wait): Params<Wait>,
     Body(request): Body<ForgetRequest>,
 ) -> Outcome<Response> {
@@ -163,25 +136,19 @@ pub(crate) async fn forget(
         return Err(bad(format!("at most {FORGET_LIMIT} snapshots can be forgotten at once")));
     }
     request.commits.iter().try_for_each(|commit| expression("one of `commits`", commit))?;
-    job(&app, caller, JobKind::Forget, None, wait, move |operations, caller, progress| {
-        operations.forget(caller, request, progress).map(JobResult::Forget)
+    job(&app, JobKind::Forget, None, wait, move |operations, progress| {
+        operations.forget(request, progress).map(JobResult::Forget)
     })
     .await
 }
 
-/// Frees what none of the caller's snapshots needs any more.
+/// Frees what no snapshot needs any more.
 #[utoipa::path(
     post, path = "/v1/gc", tag = "snapshots", params(Wait),
     responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
         (status = "default", body = ErrorBody)),
 )]
-pub(crate) async fn gc(
-    State(app): State<App>,
-    caller: Caller,
-    Params(wait): Params<Wait>,
-) -> Outcome<Response> {
-    job(&app, caller, JobKind::Gc, None, wait, |operations, caller, progress| {
-        operations.gc(caller, progress).map(JobResult::Gc)
-    })
-    .await
+pub(crate) async fn gc(State(app): State<App>, Params(wait): Params<Wait>) -> Outcome<Response> {
+    job(&app, JobKind::Gc, None, wait, |operations, progress| operations.gc(progress).map(JobResult::Gc))
+        .await
 }

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Id, Params, bad};
-use crate::caller::Caller;
 use crate::events::{Reader, blank};
+use crate::idle::Listening;
 use crate::jobs::JobCell;
 use crate::operations::{Failure, Outcome};
 use crate::server::App;
@@ -26,10 +26,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How many events wait for a slow client before its reader waits too.
 const BUFFER: usize = 32;
 
-/// The caller's jobs: those that run and the last that ended.
+/// The jobs: those that run and the last that ended.
 #[utoipa::path(get, path = "/v1/jobs", tag = "jobs", responses((status = 200, body = Jobs)))]
-pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Json<Jobs> {
-    Json(Jobs { jobs: app.jobs.list(&caller) })
+pub(crate) async fn list(State(app): State<App>) -> Json<Jobs> {
+    Json(Jobs { jobs: app.jobs.list() })
 }
 
 /// One job.
@@ -37,8 +37,8 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Json<Jobs> {
     get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path)),
     responses((status = 200, body = Job), (status = 404, body = ErrorBody)),
 )]
-pub(crate) async fn show(State(app): State<App>, caller: Caller, Id(id): Id) -> Outcome<Json<Job>> {
-    Ok(Json(app.jobs.find(&caller, &id)?.view()))
+pub(crate) async fn show(State(app): State<App>, Id(id): Id) -> Outcome<Json<Job>> {
+    Ok(Json(app.jobs.find(&id)?.view()))
 }
 
 type Stream = Sse<sse::KeepAliveStream<ReceiverStream<Result<sse::Event, Infallible>>>>;
@@ -55,7 +55,7 @@ fn yes() -> bool {
     true
 }
 
-/// What happens to the caller's sessions and jobs, as server-sent events.
+/// What happens to sessions and jobs, as server-sent events.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events",
     params(Listen, ("Last-Event-ID" = Option<u64>, Header, description = "go on after this event")),
@@ -63,7 +63,6 @@ fn yes() -> bool {
 )]
 pub(crate) async fn events(
     State(app): State<App>,
-    caller: Caller,
     Params(Listen { follow }): Params<Listen>,
     headers: HeaderMap,
 ) -> Outcome<Stream> {
@@ -71,7 +70,7 @@ pub(crate) async fn events(
     let (sender, receiver) = mpsc::channel(BUFFER);
     if !follow {
         tokio::spawn(async move {
-            for event in app.events.kept(&caller, after) {
+            for event in app.events.kept(after) {
                 if !send(&sender, &event).await {
                     return;
                 }
@@ -79,8 +78,10 @@ pub(crate) async fn events(
         });
         return Ok(stream(receiver));
     }
-    let mut reader = app.events.read(&caller, None, after);
+    let mut reader = app.events.read(None, after);
+    let listening = Listening::new(&app);
     tokio::spawn(async move {
+        let _listening = listening;
         let mut stopping = app.stopping.clone();
         loop {
             let batch = tokio::select! {
@@ -106,17 +107,14 @@ pub(crate) async fn events(
     params(("id" = String, Path), ("Last-Event-ID" = Option<u64>, Header, description = "go on after this event")),
     responses((status = 200, content_type = "text/event-stream", body = Event), (status = 404, body = ErrorBody)),
 )]
-pub(crate) async fn job_events(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id,
-    headers: HeaderMap,
-) -> Outcome<Stream> {
-    let cell = app.jobs.find(&caller, &id)?;
+pub(crate) async fn job_events(State(app): State<App>, Id(id): Id, headers: HeaderMap) -> Outcome<Stream> {
+    let cell = app.jobs.find(&id)?;
     let after = last_event(&headers)?;
-    let reader = app.events.read(&caller, Some(id), after);
+    let reader = app.events.read(Some(id), after);
     let (sender, receiver) = mpsc::channel(BUFFER);
+    let listening = Listening::new(&app);
     tokio::spawn(async move {
+        let _listening = listening;
         tokio::select! {
             () = follow(&app, &cell, reader, after.is_none(), &sender) => (),
             () = sender.closed() => (),
@@ -135,7 +133,7 @@ async fn follow(
     if anew {
         // The reader was made before this look, so nothing falls between the two. The number is the reader's, so a
         // client that is cut off after this event goes on from here.
-        let began = about(cell, EventKind::JobBegan, reader.seen(), cell.view());
+        let began = about(EventKind::JobBegan, reader.seen(), cell.view());
         if !send(sender, &began).await {
             return;
         }
@@ -148,7 +146,7 @@ async fn follow(
             batch = reader.next(&app.events) => batch.unwrap_or_default(),
             // Its last event may have left the ring, or have been seen by this client before.
             _ = &mut ended => {
-                let _ = send(sender, &about(cell, EventKind::JobEnded, reader.seen(), cell.view())).await;
+                let _ = send(sender, &about(EventKind::JobEnded, reader.seen(), cell.view())).await;
                 return;
             }
         };
@@ -167,12 +165,11 @@ async fn follow(
     }
 }
 
-fn about(cell: &JobCell, kind: EventKind, id: u64, job: Job) -> Event {
+fn about(kind: EventKind, id: u64, job: Job) -> Event {
     Event {
         id,
         time: crate::now(),
         session: job.session.clone(),
-        owner_uid: Some(cell.owner_uid()),
         job_id: Some(job.id.clone()),
         job: Some(Box::new(job)),
         ..blank(kind)

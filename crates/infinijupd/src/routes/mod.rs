@@ -1,9 +1,10 @@
 //! The paths of the interface.
 //!
-//! Handlers are short: take the request apart, find out whose session it is about, begin a job or ask the engine. The
+//! Handlers are short: take the request apart, find the session that it is about, begin a job or ask the engine. The
 //! extractors here answer everything they refuse in the form of [`api::ErrorBody`], so that no answer of the daemon is in
 //! another form.
 
+pub(crate) mod body;
 pub(crate) mod control;
 pub(crate) mod history;
 pub(crate) mod jobs;
@@ -11,29 +12,23 @@ pub(crate) mod log;
 pub(crate) mod sessions;
 pub(crate) mod system;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use axum::{Router, middleware};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::caller::Caller;
+pub(crate) use body::Body;
+
 use crate::error::DaemonError;
 use crate::operations::{Failure, Operations, Outcome};
 use crate::server::App;
 
-/// The most that a request's body may take. An environment can be 2 MiB, and JSON makes it longer.
-pub(crate) const BODY_LIMIT: usize = 8 << 20;
-
 /// The longest name of anything.
 const NAME_LIMIT: usize = 128;
-
-/// The most that a request's body may take that brings a document: 64 MiB of text, which JSON makes longer.
-pub(crate) const DOCUMENT_LIMIT: usize = 160 << 20;
 
 /// The longest expression that names a snapshot.
 const EXPRESSION_LIMIT: usize = 512;
@@ -44,6 +39,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/version", get(system::version))
         .route("/v1/doctor", get(system::doctor))
         .route("/v1/openapi.json", get(system::openapi))
+        .route("/v1/daemon", get(system::daemon))
+        .route("/v1/daemon/stop", post(system::stop))
         .route("/v1/store", get(system::store))
         .route("/v1/diff", get(history::diff))
         .route("/v1/history", get(history::history))
@@ -59,10 +56,10 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/sessions/{id}", get(sessions::show).patch(control::change).delete(sessions::remove))
         .route("/v1/sessions/{id}/history", get(sessions::history))
         .route("/v1/sessions/{id}/log", get(log::log))
-        .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot).layer(document()))
-        .route("/v1/sessions/{id}/rollback", post(sessions::rollback).layer(document()))
-        .route("/v1/sessions/{id}/branch", post(sessions::branch).layer(document()))
-        .route("/v1/sessions/{id}/suspend", post(sessions::suspend).layer(document()))
+        .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot))
+        .route("/v1/sessions/{id}/rollback", post(sessions::rollback))
+        .route("/v1/sessions/{id}/branch", post(sessions::branch))
+        .route("/v1/sessions/{id}/suspend", post(sessions::suspend))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/stop", post(sessions::stop))
         .route("/v1/sessions/{id}/restart", post(control::restart))
@@ -77,13 +74,10 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/events", get(jobs::events))
         .fallback(async |method: Method, uri: Uri| no_route(&method, &uri, false))
         .method_not_allowed_fallback(async |method: Method, uri: Uri| no_route(&method, &uri, true))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        // All of them are bounded there.
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(app.clone(), body::bound))
         .with_state(app)
-}
-
-/// For what brings a document.
-fn document() -> DefaultBodyLimit {
-    DefaultBodyLimit::max(DOCUMENT_LIMIT)
 }
 
 fn no_route(method: &Method, uri: &Uri, other_method: bool) -> Failure {
@@ -158,25 +152,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The body of a request. None at all is as good as `{}`.
-pub(crate) struct Body<T, const LIMIT: usize = BODY_LIMIT>(pub(crate) T);
-
-impl<T: DeserializeOwned, S: Send + Sync, const LIMIT: usize> FromRequest<S> for Body<T, LIMIT> {
-    type Rejection = Failure;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                Failure::from(DaemonError::TooLarge { limit: LIMIT })
-            } else {
-                bad(rejection.body_text())
-            }
-        })?;
-        let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        serde_json::from_slice(bytes).map(Self).map_err(|error| bad(format!("its body: {error}")))
-    }
-}
-
 /// `?wait=true`.
 #[derive(Clone, Copy, Deserialize, utoipa::IntoParams)]
 pub(crate) struct Wait {
@@ -197,18 +172,12 @@ async fn ask<T: Send + 'static>(
     }
 }
 
-/// Finds a session that the caller may touch.
-///
-/// The one place that decides so. That a session is not there and that it is somebody else's have the same answer, in
-/// our words, whatever the engine's are: nobody can learn from it what others have.
-async fn resolve(app: &App, caller: &Caller, which: String) -> Outcome<api::SessionView> {
-    let asker = caller.clone();
+/// Finds a session. That there is none has the same answer for every request.
+async fn resolve(app: &App, which: String) -> Outcome<api::SessionView> {
     let asked = which.clone();
-    let found = ask(app, move |operations| operations.session(&asker, &asked)).await;
-    match found {
-        Ok(view) if caller.may_touch(view.owner_uid) => Ok(view),
-        Err(failure) if failure.status != 404 => Err(failure),
-        _ => Err(DaemonError::NoSession { which }.into()),
+    match ask(app, move |operations| operations.session(&asked)).await {
+        Err(failure) if failure.status == 404 => Err(DaemonError::NoSession { which }.into()),
+        found => found,
     }
 }
 

@@ -13,8 +13,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{Body, DOCUMENT_LIMIT, Id, Params, Wait, ask, bad, expression, name, resolve};
-use crate::caller::Caller;
+use super::{Body, Id, Params, Wait, ask, bad, expression, name, resolve};
 use crate::error::DaemonError;
 use crate::operations::{Failure, Operations, Outcome, Progress};
 use crate::server::App;
@@ -22,15 +21,10 @@ use crate::server::App;
 /// The most branches that one request can make.
 const BRANCHES: u32 = 64;
 
-/// The caller's sessions; all, for root.
+/// All sessions.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = Sessions)))]
-pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Outcome<Json<Sessions>> {
-    let sessions = ask(&app, move |operations| {
-        let mut sessions = operations.sessions(&caller)?;
-        sessions.retain(|session| caller.may_touch(session.owner_uid));
-        Ok(sessions)
-    });
-    Ok(Json(Sessions { sessions: sessions.await? }))
+pub(crate) async fn list(State(app): State<App>) -> Outcome<Json<Sessions>> {
+    Ok(Json(Sessions { sessions: ask(&app, |operations| operations.sessions()).await? }))
 }
 
 /// One session.
@@ -39,8 +33,8 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Outcome<Json
     params(("id" = String, Path, description = "id, name or beginning of an id")),
     responses((status = 200, body = SessionView), (status = 404, body = ErrorBody)),
 )]
-pub(crate) async fn show(State(app): State<App>, caller: Caller, Id(id): Id) -> Outcome<Json<SessionView>> {
-    Ok(Json(resolve(&app, &caller, id).await?))
+pub(crate) async fn show(State(app): State<App>, Id(id): Id) -> Outcome<Json<SessionView>> {
+    Ok(Json(resolve(&app, id).await?))
 }
 
 /// How much of a session's history.
@@ -61,31 +55,27 @@ pub(crate) struct Family {
 )]
 pub(crate) async fn history(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(Family { family, limit }): Params<Family>,
 ) -> Outcome<Json<Commits>> {
-    let session = resolve(&app, &caller, id).await?;
+    let session = resolve(&app, id).await?;
     let which = session.id;
-    Ok(Json(ask(&app, move |operations| operations.history(&caller, Some(&which), family, limit)).await?))
+    Ok(Json(ask(&app, move |operations| operations.history(Some(&which), family, limit)).await?))
 }
 
 /// Begins a job, and answers now or when it has ended.
 pub(super) async fn job(
     app: &App,
-    caller: Caller,
     kind: JobKind,
     session: Option<String>,
     wait: Wait,
-    work: impl FnOnce(&dyn Operations, &Caller, &dyn Progress) -> Outcome<JobResult> + Send + 'static,
+    work: impl FnOnce(&dyn Operations, &dyn Progress) -> Outcome<JobResult> + Send + 'static,
 ) -> Outcome<Response> {
     if app.is_stopping() {
         return Err(DaemonError::Stopping.into());
     }
     let operations = Arc::clone(&app.operations);
-    let asker = caller.clone();
-    let cell =
-        app.jobs.begin(&caller, kind, session, move |progress| work(&*operations, &asker, progress))?;
+    let cell = app.jobs.begin(kind, session, move |progress| work(&*operations, progress))?;
     if wait.wait {
         return Ok(Json(cell.wait().await?).into_response());
     }
@@ -97,18 +87,14 @@ pub(super) async fn job(
 /// The same, for a session that must be there.
 pub(super) async fn session_job(
     app: App,
-    caller: Caller,
     id: String,
     kind: JobKind,
     wait: Wait,
-    work: impl FnOnce(&dyn Operations, &Caller, &str, &dyn Progress) -> Outcome<JobResult> + Send + 'static,
+    work: impl FnOnce(&dyn Operations, &str, &dyn Progress) -> Outcome<JobResult> + Send + 'static,
 ) -> Outcome<Response> {
-    let session = resolve(&app, &caller, id).await?.id;
+    let session = resolve(&app, id).await?.id;
     let named = Some(session.clone());
-    job(&app, caller, kind, named, wait, move |operations, caller, progress| {
-        work(operations, caller, &session, progress)
-    })
-    .await
+    job(&app, kind, named, wait, move |operations, progress| work(operations, &session, progress)).await
 }
 
 pub(super) fn view(session: SessionView) -> JobResult {
@@ -123,7 +109,6 @@ pub(super) fn view(session: SessionView) -> JobResult {
 )]
 pub(crate) async fn start(
     State(app): State<App>,
-    caller: Caller,
     Params(wait): Params<Wait>,
     Body(request): Body<StartRequest>,
 ) -> Outcome<Response> {
@@ -140,8 +125,8 @@ pub(crate) async fn start(
         command("a sidecar", sidecar)?;
     }
     environment(&request.env)?;
-    job(&app, caller, JobKind::Start, None, wait, move |operations, caller, progress| {
-        operations.start(caller, request, progress).map(view)
+    job(&app, JobKind::Start, None, wait, move |operations, progress| {
+        operations.start(request, progress).map(view)
     })
     .await
 }
@@ -155,17 +140,16 @@ pub(crate) async fn start(
 )]
 pub(crate) async fn snapshot(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
-    Body(request): Body<SnapshotRequest, DOCUMENT_LIMIT>,
+    Body(request): Body<SnapshotRequest>,
 ) -> Outcome<Response> {
     if let Some(hook) = &request.quiesce {
         command("`quiesce`", hook)?;
     }
     new_name(request.tag.as_deref())?;
-    session_job(app, caller, id, JobKind::Snapshot, wait, move |operations, caller, session, progress| {
-        operations.snapshot(caller, session, request, progress).map(JobResult::Snapshot)
+    session_job(app, id, JobKind::Snapshot, wait, move |operations, session, progress| {
+        operations.snapshot(session, request, progress).map(JobResult::Snapshot)
     })
     .await
 }
@@ -179,14 +163,13 @@ pub(crate) async fn snapshot(
 )]
 pub(crate) async fn rollback(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
-    Body(request): Body<RollbackRequest, DOCUMENT_LIMIT>,
+    Body(request): Body<RollbackRequest>,
 ) -> Outcome<Response> {
     expression("`to`", &request.to)?;
-    session_job(app, caller, id, JobKind::Rollback, wait, move |operations, caller, session, progress| {
-        operations.rollback(caller, session, request, progress).map(JobResult::Rollback)
+    session_job(app, id, JobKind::Rollback, wait, move |operations, session, progress| {
+        operations.rollback(session, request, progress).map(JobResult::Rollback)
     })
     .await
 }
@@ -200,10 +183,9 @@ pub(crate) async fn rollback(
 )]
 pub(crate) async fn branch(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
-    Body(request): Body<BranchRequest, DOCUMENT_LIMIT>,
+    Body(request): Body<BranchRequest>,
 ) -> Outcome<Response> {
     new_name(request.name.as_deref())?;
     if let Some(from) = &request.from {
@@ -212,8 +194,8 @@ pub(crate) async fn branch(
     if request.count.is_some_and(|count| !(1..=BRANCHES).contains(&count)) {
         return Err(bad(format!("`count` must be from 1 to {BRANCHES}")));
     }
-    session_job(app, caller, id, JobKind::Branch, wait, move |operations, caller, session, progress| {
-        operations.branch(caller, session, request, progress).map(|branches| JobResult::Branch { branches })
+    session_job(app, id, JobKind::Branch, wait, move |operations, session, progress| {
+        operations.branch(session, request, progress).map(|branches| JobResult::Branch { branches })
     })
     .await
 }
@@ -227,13 +209,12 @@ pub(crate) async fn branch(
 )]
 pub(crate) async fn suspend(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
-    Body(request): Body<SuspendRequest, DOCUMENT_LIMIT>,
+    Body(request): Body<SuspendRequest>,
 ) -> Outcome<Response> {
-    session_job(app, caller, id, JobKind::Suspend, wait, move |operations, caller, session, progress| {
-        operations.suspend(caller, session, request, progress).map(JobResult::Suspend)
+    session_job(app, id, JobKind::Suspend, wait, move |operations, session, progress| {
+        operations.suspend(session, request, progress).map(JobResult::Suspend)
     })
     .await
 }
@@ -247,13 +228,12 @@ pub(crate) async fn suspend(
 )]
 pub(crate) async fn resume(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
     Body(request): Body<ResumeRequest>,
 ) -> Outcome<Response> {
-    session_job(app, caller, id, JobKind::Resume, wait, move |operations, caller, session, progress| {
-        operations.resume(caller, session, request, progress).map(view)
+    session_job(app, id, JobKind::Resume, wait, move |operations, session, progress| {
+        operations.resume(session, request, progress).map(view)
     })
     .await
 }
@@ -267,13 +247,12 @@ pub(crate) async fn resume(
 )]
 pub(crate) async fn stop(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
     Body(request): Body<StopRequest>,
 ) -> Outcome<Response> {
-    session_job(app, caller, id, JobKind::Stop, wait, move |operations, caller, session, progress| {
-        operations.stop(caller, session, request, progress).map(view)
+    session_job(app, id, JobKind::Stop, wait, move |operations, session, progress| {
+        operations.stop(session, request, progress).map(view)
     })
     .await
 }
@@ -286,17 +265,16 @@ pub(crate) async fn stop(
 )]
 pub(crate) async fn remove(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
 ) -> Outcome<Response> {
-    session_job(app, caller, id, JobKind::Remove, wait, |operations, caller, session, progress| {
-        operations.remove(caller, session, progress).map(view)
+    session_job(app, id, JobKind::Remove, wait, |operations, session, progress| {
+        operations.remove(session, progress).map(view)
     })
     .await
 }
 
-/// Runs a command inside a session, as its owner.
+/// Runs a command inside a session.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/exec", tag = "sessions", params(("id" = String, Path), Wait),
     request_body = ExecRequest,
@@ -305,15 +283,14 @@ pub(crate) async fn remove(
 )]
 pub(crate) async fn exec(
     State(app): State<App>,
-    caller: Caller,
     Id(id): Id,
     Params(wait): Params<Wait>,
     Body(request): Body<ExecRequest>,
 ) -> Outcome<Response> {
     command("`argv`", &request.argv)?;
     environment(&request.env)?;
-    session_job(app, caller, id, JobKind::Exec, wait, move |operations, caller, session, progress| {
-        operations.exec(caller, session, request, progress).map(JobResult::Exec)
+    session_job(app, id, JobKind::Exec, wait, move |operations, session, progress| {
+        operations.exec(session, request, progress).map(JobResult::Exec)
     })
     .await
 }
@@ -326,14 +303,13 @@ pub(crate) async fn exec(
 )]
 pub(crate) async fn attach(
     State(app): State<App>,
-    caller: Caller,
     Params(wait): Params<Wait>,
     Body(request): Body<AttachRequest>,
 ) -> Outcome<Response> {
     new_name(request.name.as_deref())?;
     process(request.pid)?;
-    job(&app, caller, JobKind::Attach, None, wait, move |operations, caller, progress| {
-        operations.attach(caller, request, progress).map(view)
+    job(&app, JobKind::Attach, None, wait, move |operations, progress| {
+        operations.attach(request, progress).map(view)
     })
     .await
 }
@@ -346,14 +322,13 @@ pub(crate) async fn attach(
 )]
 pub(crate) async fn checkpoint(
     State(app): State<App>,
-    caller: Caller,
     Params(wait): Params<Wait>,
     Body(request): Body<CheckpointRequest>,
 ) -> Outcome<Response> {
     process(request.pid)?;
     absolute("`directory`", &request.directory)?;
-    job(&app, caller, JobKind::Checkpoint, None, wait, move |operations, caller, progress| {
-        operations.checkpoint(caller, request, progress).map(JobResult::Checkpoint)
+    job(&app, JobKind::Checkpoint, None, wait, move |operations, progress| {
+        operations.checkpoint(request, progress).map(JobResult::Checkpoint)
     })
     .await
 }
@@ -366,13 +341,12 @@ pub(crate) async fn checkpoint(
 )]
 pub(crate) async fn restore(
     State(app): State<App>,
-    caller: Caller,
     Params(wait): Params<Wait>,
     Body(request): Body<RestoreRequest>,
 ) -> Outcome<Response> {
     absolute("`directory`", &request.directory)?;
-    job(&app, caller, JobKind::Restore, None, wait, move |operations, caller, progress| {
-        operations.restore(caller, request, progress).map(JobResult::Restore)
+    job(&app, JobKind::Restore, None, wait, move |operations, progress| {
+        operations.restore(request, progress).map(JobResult::Restore)
     })
     .await
 }

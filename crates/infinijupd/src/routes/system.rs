@@ -1,14 +1,14 @@
-//! The machine, the daemon itself, and the stores.
+//! The machine, the daemon itself, and the store.
 
-use api::{Doctor, ErrorBody, StoreView, Version};
+use api::{DaemonView, Doctor, Nothing, StoreView, Version};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
 
-use super::{Params, ask};
-use crate::caller::Caller;
+use super::ask;
 use crate::error::DaemonError;
+use crate::home::Home;
+use crate::idle::sessions_running;
 use crate::metrics::CONTENT_TYPE;
 use crate::operations::{Failure, Outcome};
 use crate::server::App;
@@ -21,9 +21,9 @@ pub(crate) async fn version(State(app): State<App>) -> Outcome<Json<Version>> {
 
 /// What this machine can and cannot do.
 #[utoipa::path(get, path = "/v1/doctor", tag = "system", responses((status = 200, body = Doctor)))]
-pub(crate) async fn doctor(State(app): State<App>, caller: Caller) -> Outcome<Json<Doctor>> {
+pub(crate) async fn doctor(State(app): State<App>) -> Outcome<Json<Doctor>> {
     let _turn = app.examination.lock().await;
-    Ok(Json(ask(&app, move |operations| operations.doctor(&caller)).await?))
+    Ok(Json(ask(&app, move |operations| operations.doctor()).await?))
 }
 
 /// This document.
@@ -32,34 +32,45 @@ pub(crate) async fn openapi() -> Response {
     ([("content-type", "application/json")], crate::openapi::document()).into_response()
 }
 
-/// Whose store.
-#[derive(Deserialize, utoipa::IntoParams)]
-pub(crate) struct Whose {
-    /// The user's number; the caller's if not given.
-    uid: Option<u32>,
+/// The daemon itself: where its things are, and who needs it.
+#[utoipa::path(get, path = "/v1/daemon", tag = "system", responses((status = 200, body = DaemonView)))]
+pub(crate) async fn daemon(State(app): State<App>) -> Json<DaemonView> {
+    let Home { places, store_encrypted, socket_passed, idle_end, started } = &*app.home;
+    Json(DaemonView {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        started: started.clone(),
+        state: places.state.as_path().into(),
+        run: places.run.as_path().into(),
+        socket: places.socket.as_path().into(),
+        settings: places.settings.as_path().into(),
+        store_encrypted: *store_encrypted,
+        socket_passed: *socket_passed,
+        idle_end_s: idle_end.map(|limit| limit.as_secs_f64()),
+        sessions_running: sessions_running(&app).await,
+        jobs_running: app.jobs_running(),
+        streams: app.need.streams(),
+    })
 }
 
-/// Where a user's store is. For root only: nobody else could open it.
-#[utoipa::path(
-    get, path = "/v1/store", tag = "system", params(Whose),
-    responses((status = 200, body = StoreView), (status = 403, body = ErrorBody)),
-)]
-pub(crate) async fn store(
-    State(app): State<App>,
-    caller: Caller,
-    Params(Whose { uid }): Params<Whose>,
-) -> Outcome<Json<StoreView>> {
-    if caller.uid != 0 {
-        return Err(DaemonError::RootOnly { what: "the place of a store" }.into());
-    }
-    let path = ask(&app, move |operations| operations.store(uid.unwrap_or_default())).await?;
+/// Ends the daemon as soon as what it has begun is done. Sessions go on.
+#[utoipa::path(post, path = "/v1/daemon/stop", tag = "system", responses((status = 200, body = Nothing)))]
+pub(crate) async fn stop(State(app): State<App>) -> Json<Nothing> {
+    app.ask_to_stop();
+    Json(Nothing {})
+}
+
+/// Where the store is.
+#[utoipa::path(get, path = "/v1/store", tag = "system", responses((status = 200, body = StoreView)))]
+pub(crate) async fn store(State(app): State<App>) -> Outcome<Json<StoreView>> {
+    let path = ask(&app, |operations| operations.store()).await?;
     Ok(Json(StoreView { path: path.into() }))
 }
 
 /// What was counted, in the text form of OpenMetrics.
 #[utoipa::path(get, path = "/metrics", tag = "system", responses((status = 200, content_type = "text/plain", body = String)))]
 pub(crate) async fn metrics(State(app): State<App>) -> Outcome<Response> {
-    let sessions = ask(&app, |operations| operations.sessions(&Caller::root())).await?;
+    let sessions = ask(&app, |operations| operations.sessions()).await?;
     let text = app.metrics.render(&sessions).map_err(|error| {
         Failure::from(DaemonError::Bug { detail: format!("metrics cannot be written: {error}") })
     })?;

@@ -22,8 +22,7 @@ pub(crate) fn happening(event: lifecycle::EngineEvent) -> Happening {
         lifecycle::EventKind::History => (api::EventKind::HistoryChanged, None, None),
         lifecycle::EventKind::Removed => (api::EventKind::SessionRemoved, None, None),
     };
-    let (session, owner_uid) = (event.session.to_string(), event.owner);
-    Happening { kind, state, session, owner_uid, commit, activity }
+    Happening { kind, state, session: event.session.to_string(), commit, activity }
 }
 
 fn kernel_activity(activity: lifecycle::Activity) -> api::Activity {
@@ -44,8 +43,6 @@ pub(crate) fn session(view: lifecycle::SessionView) -> SessionView {
     SessionView {
         id: view.id.to_string(),
         name: view.name,
-        owner_uid: view.owner,
-        owner: view.owner_name,
         state: state(view.state),
         command: view.command.into_iter().map(Text::from).collect(),
         cwd: view.cwd.into(),

@@ -1,8 +1,7 @@
-//! A daemon to talk to, and clients that are different users.
+//! A daemon to talk to, and its clients.
 
 use std::future::Future;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,8 +10,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use infinijupd::listener::PeerListener;
-use infinijupd::{App, Limits};
-use rustix::process::{Gid, Uid};
+use infinijupd::{App, Home, Limits};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -21,25 +19,6 @@ use crate::double::Double;
 
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Two people who are in no user database.
-pub(crate) const ADA: u32 = 40_001;
-pub(crate) const BOB: u32 = 40_002;
-
-pub(crate) fn me() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-/// Whether other users can be tried here. Says so if not.
-pub(crate) fn can_be_others() -> bool {
-    if me() == 0 {
-        return true;
-    }
-    let required = std::env::var_os("INFINIJUP_TESTS_REQUIRED").is_some_and(|value| value == "1");
-    assert!(!required, "a test that is required cannot run: it needs root, to be several users");
-    println!("skipped: a test with several users, because it needs root");
-    false
-}
 
 /// Fails a test that hangs.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -61,7 +40,7 @@ pub(crate) struct Daemon {
     pub(crate) double: Arc<Double>,
     pub(crate) app: App,
     stop: Option<oneshot::Sender<()>>,
-    pub(crate) server: JoinHandle<std::io::Result<()>>,
+    pub(crate) server: JoinHandle<()>,
 }
 
 impl Daemon {
@@ -69,15 +48,33 @@ impl Daemon {
         Self::start_with(|_| (), Limits::default()).await
     }
 
+    pub(crate) async fn start_idle(idle_end: Duration) -> Self {
+        Self::start_whole(|_| (), Limits::default(), Some(idle_end)).await
+    }
+
     pub(crate) async fn start_with(change: impl FnOnce(&mut Double), limits: Limits) -> Self {
+        Self::start_whole(change, limits, None).await
+    }
+
+    async fn start_whole(
+        change: impl FnOnce(&mut Double),
+        limits: Limits,
+        idle_end: Option<Duration>,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let socket = directory.path().join("socket");
         let mut double = Double::new(directory.path().join("log"));
         change(&mut double);
         let double = Arc::new(double);
-        let app = App::new(Arc::clone(&double) as Arc<dyn infinijupd::Operations>, limits);
-        let listener = PeerListener::bind(&socket, limits.connections).unwrap();
+        let places = api::Places {
+            state: directory.path().into(),
+            run: directory.path().into(),
+            socket: socket.clone(),
+            settings: directory.path().join("settings.toml"),
+        };
+        let home = Home::new(places, false, idle_end);
+        let app = App::new(Arc::clone(&double) as Arc<dyn infinijupd::Operations>, limits, home);
+        let listener = PeerListener::bind(&socket).unwrap();
         let (stop, stopped) = oneshot::channel();
         let serving = app.clone().serve(listener, async {
             let _ = stopped.await;
@@ -86,13 +83,8 @@ impl Daemon {
         Self { directory, socket, double, app, stop: Some(stop), server }
     }
 
-    /// Whoever runs the test.
     pub(crate) fn client(&self) -> Client {
-        self.client_of(me())
-    }
-
-    pub(crate) fn client_of(&self, uid: u32) -> Client {
-        Client { socket: self.socket.clone(), uid }
+        Client { socket: self.socket.clone() }
     }
 
     /// Tells the daemon to stop.
@@ -102,14 +94,13 @@ impl Daemon {
 
     /// Waits until it has stopped.
     pub(crate) async fn stopped(&mut self) {
-        soon(&mut self.server).await.unwrap().unwrap();
+        soon(&mut self.server).await.unwrap();
     }
 }
 
 #[derive(Clone)]
 pub(crate) struct Client {
     socket: PathBuf,
-    uid: u32,
 }
 
 #[derive(Debug)]
@@ -132,24 +123,6 @@ impl Answer {
     }
 }
 
-/// Connects as a user. The kernel notes the credentials of the thread that connects, so a thread can be anybody.
-fn connect(socket: &Path, uid: u32) -> std::io::Result<std::os::unix::net::UnixStream> {
-    let connect = || std::os::unix::net::UnixStream::connect(socket);
-    if uid == me() {
-        return connect();
-    }
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let (gid, uid) = (Gid::from_raw(uid), Uid::from_raw(uid));
-            rustix::thread::set_thread_groups(&[])?;
-            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-            connect()
-        });
-        thread.join().unwrap()
-    })
-}
-
 impl Client {
     /// Sends a request and returns the answer while its body is still to come.
     pub(crate) async fn open(
@@ -159,9 +132,7 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> std::io::Result<Response<Incoming>> {
-        let stream = connect(&self.socket, self.uid)?;
-        stream.set_nonblocking(true)?;
-        let stream = TokioIo::new(tokio::net::UnixStream::from_std(stream)?);
+        let stream = TokioIo::new(tokio::net::UnixStream::connect(&self.socket).await?);
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(stream).await.map_err(std::io::Error::other)?;
         tokio::spawn(connection);

@@ -1,4 +1,4 @@
-//! An engine that does nothing but keep a list, and can be told to wait, to fail and to be careless.
+//! An engine that does nothing but keep a list, and can be told to wait and to fail.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,12 +16,10 @@ use api::{
 use lifecycle::{Asked, Did, Errand, LifecycleError, SessionId};
 use serde_json::Value;
 
-use infinijupd::{Caller, Failure, Happening, Operations, Outcome, Progress};
+use infinijupd::{Failure, Happening, Operations, Outcome, Progress};
 
 pub(crate) struct Double {
     sessions: Mutex<Vec<SessionView>>,
-    /// Answers about everybody's sessions, as a faulty engine would.
-    pub(crate) careless: bool,
     pub(crate) log: PathBuf,
     held: Mutex<bool>,
     released: Condvar,
@@ -40,7 +38,6 @@ impl Double {
         let (sender, receiver) = channel();
         Self {
             sessions: Mutex::default(),
-            careless: false,
             log,
             held: Mutex::new(true),
             released: Condvar::new(),
@@ -53,13 +50,11 @@ impl Double {
         }
     }
 
-    pub(crate) fn add(&self, owner_uid: u32, name: &str) -> SessionView {
+    pub(crate) fn add(&self, name: &str) -> SessionView {
         let mut sessions = self.sessions.lock().unwrap();
         let view = SessionView {
             id: format!("{:012x}", 0xabc0_0000_0000_u64 + sessions.len() as u64),
             name: name.to_owned(),
-            owner_uid,
-            owner: owner_uid.to_string(),
             state: SessionState::Running,
             command: vec!["sleep".into(), "inf".into()],
             cwd: "/home".into(),
@@ -105,7 +100,6 @@ impl Double {
             kind: EventKind::SnapshotTaken,
             state: None,
             session: session.id.clone(),
-            owner_uid: session.owner_uid,
             commit: Some("c0ffee".to_owned()),
             activity: None,
         };
@@ -131,33 +125,31 @@ impl Operations for Double {
         Version { version: "0".to_owned(), api: api::API_VERSION, criu: None, refusal: None }
     }
 
-    fn doctor(&self, _: &Caller) -> Outcome<Doctor> {
+    fn doctor(&self) -> Outcome<Doctor> {
         Ok(Doctor { works: true, findings: Vec::new() })
     }
 
-    fn sessions(&self, caller: &Caller) -> Outcome<Vec<SessionView>> {
-        let mut sessions = self.sessions.lock().unwrap().clone();
-        sessions.retain(|session| self.careless || caller.may_touch(session.owner_uid));
-        Ok(sessions)
+    fn sessions(&self) -> Outcome<Vec<SessionView>> {
+        Ok(self.sessions.lock().unwrap().clone())
     }
 
-    fn session(&self, caller: &Caller, which: &str) -> Outcome<SessionView> {
-        let sessions = self.sessions(caller)?;
+    fn session(&self, which: &str) -> Outcome<SessionView> {
+        let sessions = self.sessions()?;
         let found = sessions.into_iter().find(|session| session.id == which || session.name == which);
         found.ok_or_else(|| failure(404, "the engine's own words"))
     }
 
-    fn log(&self, _: &Caller, _: &str) -> Outcome<PathBuf> {
+    fn log(&self, _: &str) -> Outcome<PathBuf> {
         Ok(self.log.clone())
     }
 
-    fn history(&self, caller: &Caller, which: Option<&str>, _: bool, _: Option<usize>) -> Outcome<Commits> {
-        let mut commit = self.commit(caller, &format!("commit of {}", caller.uid))?;
+    fn history(&self, which: Option<&str>, _: bool, _: Option<usize>) -> Outcome<Commits> {
+        let mut commit = self.commit("c0ffee")?;
         which.unwrap_or("all").clone_into(&mut commit.thread);
         Ok(Commits { commits: vec![commit], threads: Vec::new() })
     }
 
-    fn commit(&self, _: &Caller, which: &str) -> Outcome<CommitView> {
+    fn commit(&self, which: &str) -> Outcome<CommitView> {
         Ok(CommitView {
             id: which.to_owned(),
             parents: Vec::new(),
@@ -182,48 +174,47 @@ impl Operations for Double {
         })
     }
 
-    fn notebook(&self, _: &Caller, which: &str) -> Outcome<Vec<u8>> {
+    fn notebook(&self, which: &str) -> Outcome<Vec<u8>> {
         Ok(format!("notebook of {which}").into_bytes())
     }
 
-    fn variables(&self, _: &Caller, _: &str) -> Outcome<Vec<Variable>> {
+    fn variables(&self, _: &str) -> Outcome<Vec<Variable>> {
         Ok(Vec::new())
     }
 
-    fn tag(&self, caller: &Caller, request: TagRequest) -> Outcome<CommitView> {
+    fn tag(&self, request: TagRequest) -> Outcome<CommitView> {
         let tags = vec![request.name];
-        Ok(CommitView { tags, ..self.commit(caller, &request.commit)? })
+        Ok(CommitView { tags, ..self.commit(&request.commit)? })
     }
 
-    fn untag(&self, _: &Caller, name: &str) -> Outcome<()> {
+    fn untag(&self, name: &str) -> Outcome<()> {
         if name == "paper/fig 3" { Ok(()) } else { Err(failure(404, "no such tag")) }
     }
 
-    fn forget(&self, _: &Caller, request: ForgetRequest, _: &dyn Progress) -> Outcome<ForgetOutcome> {
+    fn forget(&self, request: ForgetRequest, _: &dyn Progress) -> Outcome<ForgetOutcome> {
         Ok(ForgetOutcome { forgotten: request.commits, kept: Vec::new() })
     }
 
-    fn gc(&self, _: &Caller, _: &dyn Progress) -> Outcome<GcOutcome> {
+    fn gc(&self, _: &dyn Progress) -> Outcome<GcOutcome> {
         Ok(GcOutcome { freed_bytes: 1, commits: 2, objects: 3 })
     }
 
-    fn diff(&self, caller: &Caller, a: &str, b: &str) -> Outcome<Diff> {
-        Err(failure(404, &format!("{} has neither {a} nor {b}", caller.uid)))
+    fn diff(&self, a: &str, b: &str) -> Outcome<Diff> {
+        Err(failure(404, &format!("there is neither {a} nor {b}")))
     }
 
-    fn store(&self, uid: u32) -> Outcome<PathBuf> {
-        Ok(PathBuf::from(format!("/stores/{uid}")))
+    fn store(&self) -> Outcome<PathBuf> {
+        Ok(PathBuf::from("/the/store"))
     }
 
-    fn start(&self, caller: &Caller, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
+    fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
         progress.begun("launch");
         progress.done("launch", 1500);
-        Ok(self.add(caller.uid, &request.name.unwrap_or_else(|| "made-up".to_owned())))
+        Ok(self.add(&request.name.unwrap_or_else(|| "made-up".to_owned())))
     }
 
     fn snapshot(
         &self,
-        _: &Caller,
         _: &str,
         request: SnapshotRequest,
         progress: &dyn Progress,
@@ -256,13 +247,7 @@ impl Operations for Double {
         })
     }
 
-    fn rollback(
-        &self,
-        _: &Caller,
-        _: &str,
-        request: RollbackRequest,
-        _: &dyn Progress,
-    ) -> Outcome<RollbackOutcome> {
+    fn rollback(&self, _: &str, request: RollbackRequest, _: &dyn Progress) -> Outcome<RollbackOutcome> {
         if request.to == "overwrites" && !request.force {
             let paths = (0..150).map(|number| format!("/home/ada/{number}").into()).collect();
             return Err(LifecycleError::FilesChanged { paths }.into());
@@ -277,17 +262,11 @@ impl Operations for Double {
         })
     }
 
-    fn branch(&self, _: &Caller, _: &str, _: BranchRequest, _: &dyn Progress) -> Outcome<Vec<BranchOutcome>> {
+    fn branch(&self, _: &str, _: BranchRequest, _: &dyn Progress) -> Outcome<Vec<BranchOutcome>> {
         Ok(Vec::new())
     }
 
-    fn suspend(
-        &self,
-        _: &Caller,
-        _: &str,
-        request: SuspendRequest,
-        _: &dyn Progress,
-    ) -> Outcome<SuspendOutcome> {
+    fn suspend(&self, _: &str, request: SuspendRequest, _: &dyn Progress) -> Outcome<SuspendOutcome> {
         self.suspended.lock().unwrap().push(request.reason);
         Ok(SuspendOutcome {
             commit: "c0ffee".to_owned(),
@@ -297,31 +276,25 @@ impl Operations for Double {
         })
     }
 
-    fn resume(&self, by: &Caller, which: &str, _: ResumeRequest, _: &dyn Progress) -> Outcome<SessionView> {
-        self.session(by, which)
+    fn resume(&self, which: &str, _: ResumeRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        self.session(which)
     }
 
-    fn stop(&self, by: &Caller, which: &str, _: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
-        self.session(by, which)
+    fn stop(&self, which: &str, _: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        self.session(which)
     }
 
-    fn restart(
-        &self,
-        caller: &Caller,
-        which: &str,
-        _: RestartRequest,
-        _: &dyn Progress,
-    ) -> Outcome<SessionView> {
-        self.session(caller, which)
+    fn restart(&self, which: &str, _: RestartRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        self.session(which)
     }
 
-    fn signal(&self, caller: &Caller, which: &str, request: SignalRequest) -> Outcome<()> {
-        self.session(caller, which)?;
+    fn signal(&self, which: &str, request: SignalRequest) -> Outcome<()> {
+        self.session(which)?;
         if request.signal == Signal::Number(0) { Err(failure(400, "no signal")) } else { Ok(()) }
     }
 
-    fn change(&self, caller: &Caller, which: &str, patch: SessionPatch) -> Outcome<SessionView> {
-        let view = self.session(caller, which)?;
+    fn change(&self, which: &str, patch: SessionPatch) -> Outcome<SessionView> {
+        let view = self.session(which)?;
         let mut sessions = self.sessions.lock().unwrap();
         let session = sessions.iter_mut().find(|session| session.id == view.id).unwrap();
         for (key, value) in patch.labels.unwrap_or_default() {
@@ -333,24 +306,24 @@ impl Operations for Double {
         Ok(session.clone())
     }
 
-    fn remove(&self, by: &Caller, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
-        self.session(by, which)
+    fn remove(&self, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
+        self.session(which)
     }
 
-    fn exec(&self, _: &Caller, _: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {
+    fn exec(&self, _: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {
         let stdout = request.argv.last().cloned().unwrap_or_default();
         Ok(ExecOutcome { status: 0, stdout, stderr: vec![0xff].into() })
     }
 
-    fn attach(&self, by: &Caller, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
-        Ok(self.add(by.uid, &format!("pid-{}", request.pid)))
+    fn attach(&self, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
+        Ok(self.add(&format!("pid-{}", request.pid)))
     }
 
-    fn checkpoint(&self, _: &Caller, _: CheckpointRequest, _: &dyn Progress) -> Outcome<CheckpointOutcome> {
+    fn checkpoint(&self, _: CheckpointRequest, _: &dyn Progress) -> Outcome<CheckpointOutcome> {
         Err(failure(403, "only root"))
     }
 
-    fn restore(&self, _: &Caller, _: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
+    fn restore(&self, _: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
         Err(failure(403, "only root"))
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{Daemon, me};
+use crate::client::Daemon;
 
 #[tokio::test]
 async fn a_notebook_is_given_back_as_it_is() {
@@ -46,7 +46,7 @@ async fn snapshots_are_forgotten_and_freed_by_jobs() {
 async fn a_body_is_large_only_where_it_brings_a_document() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    daemon.double.add(me(), "work");
+    daemon.double.add("work");
     let notebook = "x".repeat(12 << 20);
     let snapshot = json!({ "notebook": notebook, "reason": "after-cell" });
     assert_eq!(client.post("/v1/sessions/work/snapshot?wait=true", &snapshot).await.status, 200);

@@ -5,7 +5,7 @@ use std::io::Write;
 use api::{Event, EventKind, SessionState};
 use http_body_util::BodyExt;
 
-use crate::client::{Daemon, eventually, me, soon};
+use crate::client::{Daemon, eventually, soon};
 
 fn kinds(events: &[Event]) -> Vec<&'static str> {
     events.iter().map(|event| event.kind.as_str()).collect()
@@ -15,7 +15,7 @@ fn kinds(events: &[Event]) -> Vec<&'static str> {
 async fn a_job_streams_its_steps_and_its_end() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    daemon.double.add(me(), "mine");
+    daemon.double.add("mine");
     let job = client.snapshot("mine", "hold", "").await.json();
     let path = format!("/v1/jobs/{}/events", job["id"].as_str().unwrap());
     let mut stream = client.stream(&path, None).await;
@@ -40,7 +40,7 @@ async fn a_job_streams_its_steps_and_its_end() {
 async fn events_go_on_where_a_client_was_cut_off() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    let session = daemon.double.add(me(), "mine");
+    let session = daemon.double.add("mine");
     let mut stream = client.stream("/v1/events", None).await;
     daemon.double.tell(&session);
     let taken = stream.next().await.unwrap();
@@ -66,7 +66,7 @@ async fn events_go_on_where_a_client_was_cut_off() {
 async fn a_log_is_sent_from_anywhere_and_followed_to_the_end() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    let session = daemon.double.add(me(), "mine");
+    let session = daemon.double.add("mine");
     assert_eq!(client.get("/v1/sessions/mine/log").await.code(), "IJ-D016");
     std::fs::write(&daemon.double.log, "one two").unwrap();
     for (query, expected) in
@@ -87,19 +87,43 @@ async fn a_log_is_sent_from_anywhere_and_followed_to_the_end() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_a_link_is_not_followed() {
+async fn a_log_that_is_something_else_is_not_shown_and_not_waited_for() {
     let daemon = Daemon::start().await;
-    daemon.double.add(me(), "mine");
-    std::os::unix::fs::symlink("/etc/passwd", &daemon.double.log).unwrap();
-    let answer = daemon.client().get("/v1/sessions/mine/log").await;
-    assert_eq!((answer.status, answer.code().as_str()), (409, "IJ-D016"));
+    daemon.double.add("mine");
+    let log = &daemon.double.log;
+    let refused = async || {
+        let answer = daemon.client().get("/v1/sessions/mine/log").await;
+        assert_eq!((answer.status, answer.code().as_str()), (409, "IJ-D016"));
+    };
+    std::os::unix::fs::symlink("/etc/passwd", log).unwrap();
+    refused().await;
+    std::fs::remove_file(log).unwrap();
+    nix::unistd::mkfifo(log, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    refused().await;
+    std::fs::remove_file(log).unwrap();
+    std::fs::create_dir(log).unwrap();
+    refused().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_huge_log_is_there_at_once() {
+    let daemon = Daemon::start().await;
+    daemon.double.add("mine");
+    let mut log = std::fs::File::create(&daemon.double.log).unwrap();
+    log.set_len(3 << 30).unwrap();
+    std::io::Seek::seek(&mut log, std::io::SeekFrom::End(0)).unwrap();
+    log.write_all(b"the end").unwrap();
+    assert_eq!(&*daemon.client().get("/v1/sessions/mine/log?from=-7").await.body, b"the end");
+    // From the beginning it is sent as it is taken: whoever takes only a little costs only a little.
+    let mut body = daemon.client().open("GET", "/v1/sessions/mine/log", &[], b"").await.unwrap().into_body();
+    assert!(soon(body.frame()).await.unwrap().unwrap().data_ref().unwrap().len() <= 64 << 10);
 }
 
 #[tokio::test]
 async fn metrics_count_and_name_nobody() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    daemon.double.add(me(), "a-secret-name");
+    daemon.double.add("a-secret-name");
     client.snapshot("a-secret-name", "", "?wait=true").await;
     client.snapshot("a-secret-name", "fail", "?wait=true").await;
     let job = client.snapshot("a-secret-name", "hold", "").await.json();

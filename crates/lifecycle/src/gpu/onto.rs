@@ -103,7 +103,7 @@ impl Engine {
                 return Ok(Placed { wish, ..Placed::default() });
             }
             let (granted, host) = self.grant(&wish, &record.owner)?;
-            let nodes = host.map(|host| nodes_for(&host, &granted, &record.owner)).transpose()?;
+            let nodes = host.map(|host| nodes_for(&host, &granted));
             return Ok(Placed { granted, nodes: nodes.unwrap_or_default(), wish, ..Placed::default() });
         };
         if wish == GpuWish::None {
@@ -119,7 +119,7 @@ impl Engine {
             let host = gpus.host()?;
             let promised = promises.outstanding(|pids| used_by(&host, pids));
             let freed: BTreeMap<String, u64> = used_by(&host, &tree).into_iter().collect();
-            let usable = usable(&host, &record.owner)?;
+            let usable = usable(&host);
             let here: Vec<Here> = host
                 .gpus
                 .iter()
@@ -161,7 +161,7 @@ impl Engine {
         let granted = placement.granted();
         let nodes = match record.attached {
             true => Vec::new(),
-            false => nodes_for(&host, &granted, &record.owner)?,
+            false => nodes_for(&host, &granted),
         };
         Ok(Placed {
             map: map(&placement)?,
@@ -225,7 +225,7 @@ impl Engine {
         };
         let Some(host) = host else { return Ok((Vec::new(), None)) };
         let mut granted = wish::resolve(wish, &host)?;
-        let usable = usable(&host, user)?;
+        let usable = usable(&host);
         if let (GpuWish::List(_), Some(closed)) = (wish, granted.iter().find(|uuid| !usable.contains(*uuid)))
         {
             return Err(LifecycleError::BadRequest {
@@ -257,20 +257,20 @@ fn pids_of(init: i32) -> Result<Vec<i32>> {
 }
 
 /// GPUs whose nodes this user may open.
-fn usable(host: &Host, user: &User) -> Result<BTreeSet<String>> {
-    let nodes = sandbox::host_nodes_for(DEV.as_ref(), user)?;
+fn usable(host: &Host) -> BTreeSet<String> {
+    let nodes = sandbox::usable_nodes(DEV.as_ref());
     let may = |minor: u32| nodes.iter().any(|node| node.gpu() == Some(minor));
-    Ok(host.gpus.iter().filter(|gpu| may(gpu.minor)).map(|gpu| gpu.uuid.clone()).collect())
+    host.gpus.iter().filter(|gpu| may(gpu.minor)).map(|gpu| gpu.uuid.clone()).collect()
 }
 
 /// The device nodes for these GPUs: their own, and those that every one of them needs. None for none.
-pub(crate) fn nodes_for(host: &Host, granted: &[String], user: &User) -> Result<Vec<DeviceNode>> {
+pub(crate) fn nodes_for(host: &Host, granted: &[String]) -> Vec<DeviceNode> {
     if granted.is_empty() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let own: Vec<u32> =
         host.gpus.iter().filter(|gpu| granted.contains(&gpu.uuid)).map(|gpu| gpu.minor).collect();
-    let mut nodes = sandbox::host_nodes_for(DEV.as_ref(), user)?;
+    let mut nodes = sandbox::usable_nodes(DEV.as_ref());
     nodes.retain(|node| node.gpu().is_none_or(|minor| own.contains(&minor)));
-    Ok(nodes)
+    nodes
 }

@@ -227,7 +227,7 @@ fn by_commit(names: Vec<(String, ObjectId)>) -> HashMap<ObjectId, Vec<String>> {
     map
 }
 
-fn unsaved(error: SaveError<StoreError>) -> LifecycleError {
+pub(crate) fn unsaved(error: SaveError<StoreError>) -> LifecycleError {
     match error {
         SaveError::Object(error) => error.into(),
         SaveError::Sink(error) => error.into(),
@@ -235,4 +235,4 @@ fn unsaved(error: SaveError<StoreError>) -> LifecycleError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

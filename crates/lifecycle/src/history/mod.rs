@@ -1,22 +1,24 @@
 //! The history of one user: commits, the threads and tags that lead to them, and the store that they lie in.
 //!
-//! Each user has a store of their own below `users/<uid>/`, opened once and shared. A session writes to a thread; its head
+//! The store is opened once and shared. A session writes to a thread; its head
 //! moves by compare-and-swap, so that two writers cannot lose a commit. Going back does not rewrite anything: it adds a
 //! commit with two parents, what was left and what was gone back to.
 
 mod forget;
 mod known;
 
-use std::collections::{BTreeSet, HashMap};
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cas_core::crypto::KdfCost;
+use cas_core::layout::{Format, Layout};
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{ObjectId, OpenOptions, Store, StoreError, Trust, WriteSession};
-pub(crate) use forget::Forgotten;
+use cas_core::{Encryption, ObjectId, OpenOptions, Store, StoreError, Trust, WriteSession};
 pub use forget::GcView;
+#[cfg(test)]
+pub(crate) use forget::tests as testing;
+pub(crate) use forget::{Forgotten, unsaved};
 use jiff::Timestamp;
 pub(crate) use known::{Source, Using};
 use manifest::history::{self, RevisionError};
@@ -24,47 +26,74 @@ use manifest::snapshot::{NotebookSection, OutsideSection, VariablesSection, Work
 use manifest::stored::{self, FromStore};
 use manifest::{
     Author, CellNote, Commit, CommitReason, Extra, Figures, ManifestObject, ObjectSource, ReadError,
-    SaveError, Snapshot, Tag, Thread, TypedSection,
+    Snapshot, Tag, Thread, TypedSection,
 };
 use sandbox::User;
 
-use crate::error::{LifecycleError, Result, io_error};
+use crate::encryption::StoreKey;
+use crate::error::{LifecycleError, Result};
 use known::Known;
 
-/// The stores of all users, each opened when it is first asked for.
+/// The store, opened when it is first asked for.
 #[derive(Debug)]
-pub(crate) struct Stores {
-    users: PathBuf,
-    open: Mutex<HashMap<u32, UserStore>>,
+pub(crate) struct OwnStore {
+    root: PathBuf,
+    key: Option<StoreKey>,
+    open: Mutex<Option<UserStore>>,
 }
 
-impl Stores {
-    /// Stores below `users`, which belongs to root alone.
-    pub(crate) fn new(users: impl Into<PathBuf>) -> Self {
-        Self { users: users.into(), open: Mutex::default() }
+impl OwnStore {
+    /// The store at `root`, which is encrypted if there is a key to it. One that is there and cannot be opened so is refused:
+    /// nobody is to find out in the middle of a snapshot.
+    pub(crate) fn new(root: impl Into<PathBuf>, key: Option<StoreKey>) -> Result<Self> {
+        let own = Self { root: root.into(), key, open: Mutex::default() };
+        match (Format::read(&Layout::new(&own.root)), &own.key) {
+            (Ok(format), None) if format.encrypted => {
+                return Err(LifecycleError::StoreKey {
+                    path: own.root,
+                    why: "it is encrypted, and `key_file` is not set".to_owned(),
+                });
+            }
+            (Ok(format), Some(_)) if !format.encrypted => {
+                return Err(LifecycleError::NotEncrypted { store: own.root });
+            }
+            (Ok(_), Some(key)) => match own.open() {
+                Err(LifecycleError::Store(StoreError::WrongKey { .. })) => {
+                    let why = format!("it is not the key of the store `{}`", own.root.display());
+                    return Err(LifecycleError::StoreKey { path: key.path.clone(), why });
+                }
+                opened => drop(opened?),
+            },
+            // It is made, or found to be damaged, when it is needed.
+            _ => (),
+        }
+        Ok(own)
     }
 
-    /// The store of a user; an empty one is made if there is none.
-    pub(crate) fn open(&self, uid: u32) -> Result<UserStore> {
-        // Held while a store is opened: two who ask at the same moment must not both make it.
+    /// The store; an empty one is made if there is none.
+    pub(crate) fn open(&self) -> Result<UserStore> {
+        // Held while it is opened: two who ask at the same moment must not both make it.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = open.get(&uid) {
+        if let Some(store) = &*open {
             return Ok(store.clone());
         }
-        let directory = self.users.join(uid.to_string());
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
-        made.map_err(io_error("create", &directory))?;
-        let store = UserStore { store: open_or_init(&directory.join("store"))?, known: Arc::default() };
-        open.insert(uid, store.clone());
+        let store = UserStore { store: open_or_init(&self.root, self.key.as_ref())?, known: Arc::default() };
+        *open = Some(store.clone());
         Ok(store)
     }
 }
 
 /// What is restored runs with the user's rights on the word of these bytes: so every read compares them with their id.
-fn open_or_init(root: &Path) -> Result<Arc<Store>, StoreError> {
-    let options = || OpenOptions { trust: Trust::Identity, ..OpenOptions::default() };
+fn open_or_init(root: &Path, key: Option<&StoreKey>) -> Result<Arc<Store>, StoreError> {
+    let unlock = key.map(|key| key.unlock.clone());
+    let options = || OpenOptions { trust: Trust::Identity, unlock: unlock.clone(), ..OpenOptions::default() };
     match Store::open(root, options()) {
-        Err(StoreError::NotAStore { .. }) => Store::init(root, None, options()),
+        Err(StoreError::NotAStore { .. }) => {
+            let encryption = unlock
+                .as_ref()
+                .map(|unlock| Encryption { unlocks: vec![unlock.clone()], cost: KdfCost::default() });
+            Store::init(root, encryption.as_ref(), options())
+        }
         other => other,
     }
 }
@@ -343,10 +372,7 @@ fn author(user: &User) -> Author {
 }
 
 fn save(object: &impl ManifestObject, session: &WriteSession) -> Result<ObjectId> {
-    stored::save(object, session).map_err(|error| match error {
-        SaveError::Object(error) => error.into(),
-        SaveError::Sink(error) => error.into(),
-    })
+    stored::save(object, session).map_err(unsaved)
 }
 
 pub(crate) fn unread(error: ReadError<StoreError>) -> LifecycleError {
@@ -360,10 +386,10 @@ pub(crate) fn unread(error: ReadError<StoreError>) -> LifecycleError {
 mod tests {
     use super::*;
 
-    fn stores() -> (tempfile::TempDir, Stores) {
+    fn own_store() -> (tempfile::TempDir, OwnStore) {
         let dir = tempfile::tempdir().unwrap();
-        let stores = Stores::new(dir.path().join("users"));
-        (dir, stores)
+        let own = OwnStore::new(dir.path().join("store"), None).unwrap();
+        (dir, own)
     }
 
     pub(super) fn ada() -> User {
@@ -404,24 +430,21 @@ mod tests {
     }
 
     #[test]
-    fn each_user_has_a_store_that_is_made_once_and_shared() {
+    fn the_store_is_made_once_and_shared_and_closed_to_others() {
         use std::os::unix::fs::PermissionsExt;
-        let (dir, stores) = stores();
-        let one = commit(&stores.open(1000).unwrap(), "main");
-        assert_eq!(stores.open(1000).unwrap().head("main").unwrap(), Some(one));
-        let other = stores.open(1001).unwrap();
-        assert_eq!(other.head("main").unwrap(), None);
-        assert_eq!(other.resolve(&one.to_string()).unwrap_err().code(), "IJ-L061", "another's commit");
-        let mode = std::fs::metadata(dir.path().join("users/1000")).unwrap().permissions().mode();
+        let (dir, own) = own_store();
+        let one = commit(&own.open().unwrap(), "main");
+        assert_eq!(own.open().unwrap().head("main").unwrap(), Some(one));
+        let mode = std::fs::metadata(dir.path().join("store")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
-        let after_a_restart = Stores::new(dir.path().join("users"));
-        assert_eq!(after_a_restart.open(1000).unwrap().head("main").unwrap(), Some(one));
+        let after_a_restart = OwnStore::new(dir.path().join("store"), None).unwrap();
+        assert_eq!(after_a_restart.open().unwrap().head("main").unwrap(), Some(one));
     }
 
     #[test]
     fn a_head_that_has_moved_is_not_lost() {
-        let (_dir, stores) = stores();
-        let store = stores.open(7).unwrap();
+        let (_dir, own) = own_store();
+        let store = own.open().unwrap();
         let (one, two) = (commit(&store, "s/a"), commit(&store, "s/a"));
         for expected in [Some(one), None] {
             let error = commit_at(&store, "s/a", expected, None).unwrap_err();
@@ -432,8 +455,8 @@ mod tests {
 
     #[test]
     fn what_people_type_is_found() {
-        let (_dir, stores) = stores();
-        let store = stores.open(7).unwrap();
+        let (_dir, own) = own_store();
+        let store = own.open().unwrap();
         let one = commit_at(&store, "main", None, Some("v1")).unwrap();
         let two = commit(&store, "main");
         for (text, id) in [("main", two), ("main~1", one), ("v1", one), (&two.to_string()[..12], two)] {
@@ -452,8 +475,8 @@ mod tests {
 
     #[test]
     fn going_back_adds_a_commit_with_two_parents() {
-        let (_dir, stores) = stores();
-        let store = stores.open(7).unwrap();
+        let (_dir, own) = own_store();
+        let store = own.open().unwrap();
         let (one, two) = (commit(&store, "main"), commit(&store, "main"));
         let (back, state) = store.commit_rollback(("s", "main"), &two, &one, &ada()).unwrap();
         let (commit, snapshot) = store.load(&back).unwrap();
@@ -471,8 +494,8 @@ mod tests {
 
     #[test]
     fn threads_begin_at_a_commit_and_can_be_ended() {
-        let (_dir, stores) = stores();
-        let store = stores.open(7).unwrap();
+        let (_dir, own) = own_store();
+        let store = own.open().unwrap();
         let one = commit(&store, "main");
         store.start_thread("side", &one).unwrap();
         store.start_thread("side", &one).unwrap_err();

@@ -25,8 +25,6 @@ const ID: usize = 64;
 pub struct Asked {
     /// By which session.
     pub session: SessionId,
-    /// Whose it is; done with their rights.
-    pub owner: u32,
     /// The kernel's own name for the request.
     pub id: String,
     /// What is to be done.
@@ -58,7 +56,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn take(&mut self, session: &SessionId, owner: u32, content: Value, now: Instant) -> Verdict {
+    pub(crate) fn take(&mut self, session: &SessionId, content: Value, now: Instant) -> Verdict {
         if !self.within_rate(now) {
             return Verdict::Nothing;
         }
@@ -76,7 +74,7 @@ impl Desk {
         let Some(Value::String(what)) = arguments.remove("do") else {
             return Verdict::Answer(refusal(&id, "it does not say what to do"));
         };
-        let asked = Asked { session: session.clone(), owner, id, what, arguments };
+        let asked = Asked { session: session.clone(), id, what, arguments };
         if self.under_way.is_none() {
             self.under_way = Some(asked.id.clone());
             return Verdict::Do(asked);
@@ -143,7 +141,7 @@ mod tests {
         }
 
         fn ask(&mut self, id: &str) -> Verdict {
-            self.0.take(&session(), 1000, json!({ "id": id, "do": "status", "x": 1 }), self.1)
+            self.0.take(&session(), json!({ "id": id, "do": "status", "x": 1 }), self.1)
         }
     }
 
@@ -190,7 +188,7 @@ mod tests {
                 json!({ "id": id }),
                 Value::Null,
             ] {
-                let _ = scene.0.take(&session(), 1, content, scene.1);
+                let _ = scene.0.take(&session(), content, scene.1);
             }
         }
     }

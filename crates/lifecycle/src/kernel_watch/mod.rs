@@ -291,9 +291,8 @@ impl Listener for Ears {
     fn request(&self, content: Value) {
         let Some(inner) = self.engine.upgrade() else { return };
         let engine = Engine { inner };
-        let Some(owner) = engine.records().get(&self.session).map(|record| record.owner.uid) else { return };
         let Some(kernel) = engine.inner.kernels.kernel(&self.session) else { return };
-        let verdict = lock(&self.desk).take(&self.session, owner, content, Instant::now());
+        let verdict = lock(&self.desk).take(&self.session, content, Instant::now());
         match verdict {
             Verdict::Do(asked) => engine.inner.kernels.hand_over(asked, &kernel, &self.desk),
             Verdict::Answer(answer) => {

@@ -42,7 +42,7 @@ pub(super) fn examine(process: &Process, needs: &Needs, found: &mut Preflight) {
             found.refusals.push(process.problem(what, seen, *way_out));
             continue;
         }
-        if needs.boxed && is_namespace(&link) {
+        if is_namespace(&link) {
             found.refusals.push(process.problem(
                 "a handle of a namespace",
                 seen,

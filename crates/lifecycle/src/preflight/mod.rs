@@ -5,9 +5,10 @@
 //! and the way out. A *refusal* is certain to fail; a *warning* is something that the user will want to know.
 //!
 //! What is looked at: [`descriptors`] (io_uring, userfaultfd, perf, BPF, GPUs, deleted files, connections that lead out),
-//! [`state`] (debuggers, stopped and frozen processes, vfork, other users, namespaces within), and [`room`] (mounts made
-//! inside, space on disk and in memory). What is on GPUs has a look of its own ([`crate::gpu::look`]).
+//! [`state`] (debuggers, stopped and frozen processes, vfork, other users, namespaces within), [`boxed`] (what CRIU cannot see
+//! without root's rights), and [`room`] (space on disk and in memory). What is on GPUs has a look of its own ([`crate::gpu::look`]).
 
+mod boxed;
 mod descriptors;
 mod room;
 mod state;
@@ -20,7 +21,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{LifecycleError, Result};
-pub(crate) use room::{available_memory, free_bytes};
+pub(crate) use room::{free_bytes, store_has_room};
+use sandbox::Program;
+use sandbox::process::Identity;
 
 /// Something that stands in the way of a snapshot, or nearly.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,18 +53,14 @@ impl fmt::Display for Problem {
 /// What the snapshot needs and what is known about the session.
 #[derive(Clone, Debug)]
 pub(crate) struct Needs {
-    /// Where CRIU will write.
-    pub(crate) staging: PathBuf,
+    /// Where CRIU will write, if that has been decided.
+    pub(crate) staging: Option<PathBuf>,
     /// Where the snapshot will be kept.
     pub(crate) store: PathBuf,
-    /// Whether `staging` is in memory.
-    pub(crate) staging_in_memory: bool,
     /// The session's user; `None` if its processes may be anyone's.
     pub(crate) uid: Option<u32>,
-    /// Mounts that the session was given.
-    pub(crate) known_mounts: Vec<PathBuf>,
-    /// Whether it lives in namespaces of its own.
-    pub(crate) boxed: bool,
+    /// The box that it lives in, if it does, and the program that looks into it.
+    pub(crate) boxed: Option<(Program, Identity)>,
     /// Processes whose GPU descriptors somebody else answers for: the driver closes them before the dump.
     pub(crate) on_gpu: BTreeSet<i32>,
     /// Bytes that the driver will add to the processes' memory.
@@ -93,7 +92,9 @@ impl Preflight {
 pub(crate) fn look(init: i32, needs: &Needs) -> Result<Preflight> {
     let tree: Vec<i32> = sandbox::process::tree(init)?.iter().map(|process| process.pid).collect();
     let mut found = examine(Path::new("/proc"), init, &tree, needs);
-    for connection in sandbox::unix_connections(&tree)? {
+    for connection in
+        sandbox::unix_connections(&tree, needs.boxed.as_ref().map(|(program, holder)| (program, *holder)))?
+    {
         let name = connection.name.unwrap_or_else(|| format!("socket:[{}]", connection.peer_inode));
         found.refusals.push(Problem {
             pid: connection.pid,
@@ -120,14 +121,14 @@ fn examine(proc: &Path, init: i32, tree: &[i32], needs: &Needs) -> Preflight {
         }
         state::examine(proc, init, &process, &status, needs, &mut found);
         descriptors::examine(&process, needs, &mut found);
+        if needs.boxed.is_some() {
+            boxed::examine(&process, &status, &mut found);
+        }
         found.memory_bytes = found.memory_bytes.saturating_add(state::private_memory(&status));
     }
     found.memory_bytes = found.memory_bytes.saturating_add(state::shared_memory(proc, tree));
     found.memory_bytes = found.memory_bytes.saturating_add(needs.vram_bytes);
     descriptors::locks(proc, tree, &mut found);
-    if needs.boxed {
-        room::mounts(proc, init, needs, &mut found);
-    }
     found
 }
 

@@ -34,7 +34,6 @@ impl Fake {
         fs::write(self.path(&format!("{pid}/comm")), format!("{comm}\n")).unwrap();
         fs::write(self.path(&format!("{pid}/status")), &status).unwrap();
         fs::write(self.path(&format!("{pid}/task/{pid}/status")), &status).unwrap();
-        fs::write(self.path(&format!("{pid}/mountinfo")), "22 1 254:0 / / rw - ext4 /dev/vda rw\n").unwrap();
     }
 
     fn fd(&self, number: u32, link: &str) {
@@ -43,12 +42,10 @@ impl Fake {
 
     fn look(&self) -> Preflight {
         let needs = Needs {
-            staging: "/".into(),
+            staging: Some("/".into()),
             store: "/".into(),
-            staging_in_memory: false,
             uid: Some(1000),
-            known_mounts: vec!["/home".into()],
-            boxed: true,
+            boxed: None,
             on_gpu: BTreeSet::new(),
             vram_bytes: 0,
         };
@@ -119,12 +116,10 @@ fn a_gpu_is_named_once() {
     assert_eq!(fake.look().refusals.len(), 1);
     // Where the driver closes them before the dump, they are in nobody's way; and their bytes need room.
     let needs = Needs {
-        staging: "/".into(),
+        staging: Some("/".into()),
         store: "/".into(),
-        staging_in_memory: false,
         uid: Some(1000),
-        known_mounts: Vec::new(),
-        boxed: true,
+        boxed: None,
         on_gpu: [7].into(),
         vram_bytes: 5 << 20,
     };
@@ -148,7 +143,7 @@ fn a_large_deleted_file_is_refused_and_a_sparse_one_is_not() {
 }
 
 #[test]
-fn debuggers_users_namespaces_and_mounts() {
+fn debuggers_users_and_namespaces() {
     let fake = Fake::new();
     fake.process(7, "kernel", "");
     let traced = fs::read_to_string(fake.path("7/status")).unwrap();
@@ -168,12 +163,65 @@ fn debuggers_users_namespaces_and_mounts() {
     let found = fake.look();
     assert_eq!(found.refusals.len(), 1, "{found:?}");
     assert!(found.refusals[0].to_string().contains("bwrap (8)"), "{}", found.refusals[0]);
+}
+
+/// What only CRIU in a box stumbles over.
+#[track_caller]
+fn refused_in_a_box(fake: &Fake, expected: &[(&str, &str)]) {
+    let process = Process { directory: fake.path("7"), pid: 7, comm: "kernel".to_owned() };
+    let mut found = Preflight::default();
+    boxed::examine(&process, &fs::read_to_string(fake.path("7/status")).unwrap(), &mut found);
+    let told: Vec<_> = found.refusals.iter().map(|one| (one.what, one.evidence.as_str())).collect();
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    for ((what, evidence), (expected, words)) in told.iter().zip(expected) {
+        assert!(what == expected && evidence.contains(words), "{told:?}");
+    }
+}
+
+#[test]
+fn what_criu_cannot_save_from_inside_a_box() {
+    let fake = Fake::new();
+    refused_in_a_box(&fake, &[]);
+    fake.process(7, "kernel", "Seccomp:\t0\n");
+    refused_in_a_box(&fake, &[]);
+    fake.process(7, "kernel", "Seccomp:\t2\n");
+    refused_in_a_box(&fake, &[("a system call filter", "seccomp")]);
 
     let fake = Fake::new();
-    let table = "1 0 254:0 / / rw - ext4 /dev/vda rw\n2 1 254:0 / /home rw - fuse.x y rw\n3 1 0:50 / /mnt/my\\040drive rw - fuse.rclone r: rw\n";
-    fs::write(fake.path("7/mountinfo"), table).unwrap();
-    fake.refused("a mount that the session was not given", "`/mnt/my drive` is a mount of type fuse.rclone");
-    assert_eq!(fake.look().refusals.len(), 1);
+    fs::remove_dir(fake.path("7/fd")).unwrap();
+    refused_in_a_box(&fake, &[("a process that hides itself", "cannot be listed")]);
+
+    // A library that was replaced has several mappings and is told once. Shared memory without a name is in nobody's way.
+    let fake = Fake::new();
+    let maps = "7f00-7f10 r--p 00000000 fe:00 12     /lib/libm.so (deleted)\n\
+                7f10-7f20 r-xp 00010000 fe:00 12     /lib/libm.so (deleted)\n\
+                7f20-7f30 rw-s 00000000 00:01 13     /dev/zero (deleted)\n\
+                7f30-7f40 rw-s 00000000 00:01 14     /SYSV00000000 (deleted)\n\
+                7f40-7f50 rw-s 00000000 00:01 15     /memfd:mapped only (deleted)\n\
+                7f50-7f60 r--p 00000000 fe:00 16     /lib/libc.so\n";
+    fs::write(fake.path("7/maps"), maps).unwrap();
+    refused_in_a_box(
+        &fake,
+        &[
+            ("a mapped file that was deleted or replaced", "7f00-7f10 maps /lib/libm.so"),
+            ("System V shared memory", "/SYSV00000000"),
+        ],
+    );
+}
+
+#[test]
+fn a_memory_file_that_is_mapped_and_open_is_refused_in_a_box() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+    let file = rustix::fs::memfd_create("notes", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let inode = fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap().ino();
+    let fake = Fake::new();
+    // The kernel's own links, which a made-up one cannot be.
+    fs::remove_dir(fake.path("7/fd")).unwrap();
+    symlink(format!("/proc/{}/fd", std::process::id()), fake.path("7/fd")).unwrap();
+    let maps = format!("7f00-7f10 rw-s 00000000 00:01 {inode}     /memfd:notes (deleted)\n");
+    fs::write(fake.path("7/maps"), maps).unwrap();
+    refused_in_a_box(&fake, &[("a memory file that is mapped and open", "/memfd:notes")]);
 }
 
 #[test]
@@ -226,12 +274,10 @@ fn a_real_process_passes() {
         std::thread::yield_now();
     }
     let needs = Needs {
-        staging: std::env::temp_dir(),
+        staging: Some(std::env::temp_dir()),
         store: std::env::temp_dir(),
-        staging_in_memory: false,
         uid: Some(rustix::process::getuid().as_raw()),
-        known_mounts: Vec::new(),
-        boxed: false,
+        boxed: None,
         on_gpu: BTreeSet::new(),
         vram_bytes: 0,
     };

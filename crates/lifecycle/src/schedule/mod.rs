@@ -32,8 +32,6 @@ const WAITING: usize = 64;
 pub struct Errand {
     /// Which.
     pub session: SessionId,
-    /// Whose it is; done with their rights.
-    pub owner: u32,
     /// What.
     pub due: Due,
 }
@@ -113,7 +111,7 @@ impl Engine {
         };
         let due = plan.look(&record.notes.policy, facts, holds_gpu)?;
         schedule.plans().get_mut(&record.id)?.begin(due);
-        Some(Errand { session: record.id.clone(), owner: record.owner.uid, due })
+        Some(Errand { session: record.id.clone(), due })
     }
 
     fn facts(&self, record: &Record, now: Duration) -> Facts {

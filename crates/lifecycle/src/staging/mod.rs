@@ -4,8 +4,11 @@
 //! state/staging/<name>         a dump that is being written or stored; removed at the next start
 //! state/staging/<name>.files   files captured with it
 //! state/cache/<snapshot>       images of a snapshot that is in the store ([`cache`])
-//! run/tmpfs/staging, cache     the same in memory, for dumps that are too large for the page cache ([`room`])
+//! /dev/shm/infinijup-…         the same in memory, for dumps that are too large for the page cache ([`room`])
 //! ```
+//!
+//! If the store is encrypted, images are in memory only: what is on disk must not be plain. Captured files are files of the disk
+//! anyway.
 //!
 //! Nothing here is the only copy of anything: what is staged is either on its way into the store, with its processes still
 //! there, or on its way out of it.
@@ -19,14 +22,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::mount::{MountFlags, mount};
-
 use crate::error::{LifecycleError, Result, io_error};
 use cache::{Cache, remove};
-use room::{Medium, Memory, Room, disk_free};
+pub(crate) use room::disk_free;
+use room::{Medium, Memory, Room};
 
 /// The cache takes a quarter of the memory, but no more than this, unless the configuration says otherwise.
 const CACHE_LIMIT: u64 = 8 << 30;
+/// Where everybody may have files in memory.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// A dump is this much larger than the memory in it: other images, and what is touched until it stands still.
 const OVERHEAD: u64 = 16 << 20;
 
@@ -42,31 +46,47 @@ struct Shared {
     memory: PathBuf,
     boot: String,
     cache: Cache,
+    /// Nothing plain on disk.
+    memory_only: bool,
     /// What was promised to those who are staging now, on disk and in memory.
     promised: Mutex<(u64, u64)>,
 }
 
 impl Stages {
     /// Opens the places below the state and run directories, and removes what an earlier daemon left unfinished.
-    pub(crate) fn open(state: &Path, run: &Path, cache_bytes: Option<u64>) -> Result<Self> {
+    pub(crate) fn open(
+        state: &Path,
+        run: &Path,
+        cache_bytes: Option<u64>,
+        memory_only: bool,
+    ) -> Result<Self> {
+        // On disk it is page cache, which makes way by itself; in a tmpfs it does not.
+        let share = if memory_only { 8 } else { 4 };
         let limit = match cache_bytes {
             Some(limit) => limit,
-            None => (Memory::read()?.total / 4).min(CACHE_LIMIT),
+            None => (Memory::read()?.total / share).min(CACHE_LIMIT),
         };
         let boot = "/proc/sys/kernel/random/boot_id";
         let boot = fs::read_to_string(boot).map_err(io_error("read", boot))?;
         let shared = Shared {
             disk: state.to_owned(),
-            memory: run.join("tmpfs"),
+            memory: memory_directory(run),
             boot,
             cache: Cache::new(limit),
+            memory_only,
             promised: Mutex::default(),
         };
         shared.prepare(Medium::Disk)?;
-        if shared.is_mounted() {
+        // Anybody can make a directory of that name before us. Then there is none in memory, and the disk has to do.
+        if shared.is_made().unwrap_or_default() {
             shared.prepare(Medium::Memory)?;
         }
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Where images are written, if there is nothing against it.
+    fn directory(&self) -> PathBuf {
+        self.shared.staging(if self.shared.memory_only { Medium::Memory } else { Medium::Disk })
     }
 
     /// A new directory for images of about so many bytes of memory, where they are written with the shortest pause. Refused
@@ -91,14 +111,17 @@ impl Stages {
             room = shared.room(with_those(*promised))?;
         }
         let no_room = || LifecycleError::NoRoom {
-            path: shared.staging(Medium::Disk),
+            path: self.directory(),
             needed: bytes,
             available: room.disk.max(room.memory),
         };
         let mut medium = room.best(bytes).ok_or_else(no_room)?;
-        if medium == Medium::Memory && shared.mount().is_err() {
-            // Not everyone may mount. The disk is slower, that is all.
-            medium = if bytes <= room.disk { Medium::Disk } else { return Err(no_room()) };
+        if medium == Medium::Memory {
+            match shared.make_memory() {
+                // The disk is slower, that is all.
+                Err(_) if bytes <= room.disk => medium = Medium::Disk,
+                made => made?,
+            }
         }
         match medium {
             Medium::Disk => promised.0 += bytes,
@@ -180,11 +203,14 @@ impl Shared {
             // A worker that outlived its daemon may still be writing there: the next start takes the rest.
             let _ = remove(&path);
         }
-        self.cache.load(&cache, medium, &self.boot)
+        // What is of no boot is removed.
+        let boot = if self.memory_only && medium == Medium::Disk { "none" } else { &self.boot };
+        self.cache.load(&cache, medium, boot)
     }
 
     fn room(&self, promised: (u64, u64)) -> Result<Room> {
-        Ok(Room::of(disk_free(&self.staging(Medium::Disk))?, &Memory::read()?, promised))
+        let room = Room::of(disk_free(&self.staging(Medium::Disk))?, &Memory::read()?, promised);
+        Ok(if self.memory_only { room.without_disk(disk_free(Path::new(SHARED_MEMORY))?) } else { room })
     }
 
     fn make_room(&self, medium: Medium, bytes: u64) {
@@ -193,26 +219,29 @@ impl Shared {
         }
     }
 
-    /// Our tmpfs is another file system than the directory that it is in.
-    fn is_mounted(&self) -> bool {
-        let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
-        let parent = self.memory.parent().and_then(device);
-        device(&self.memory).is_some_and(|own| Some(own) != parent)
+    /// Whether our directory in memory is there. It is closed to others: somebody else's, made to catch us, is not ours.
+    fn is_made(&self) -> Result<bool> {
+        match fs::symlink_metadata(&self.memory) {
+            Ok(found) => {
+                let ours = found.is_dir()
+                    && found.uid() == rustix::process::geteuid().as_raw()
+                    && found.mode() & 0o077 == 0;
+                ours.then_some(true).ok_or_else(|| {
+                    io_error("use", &self.memory)(io::Error::other("it is not ours, or open to others"))
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(io_error("look at", &self.memory)(error)),
+        }
     }
 
-    /// Mounts our tmpfs, unless it is there. It stays, with what is in it, for the daemons after us.
-    fn mount(&self) -> Result<()> {
-        if self.is_mounted() {
+    /// Makes our directory in memory, unless it is there. It stays, with what is in it, for the daemons after us.
+    fn make_memory(&self) -> Result<()> {
+        if self.is_made()? {
             return Ok(());
         }
-        let path = &self.memory;
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(io_error("create", path))?;
-        // The limit is for mistakes: how much may be used is decided before each dump.
-        let options = format!("mode=0700,size={}", Memory::read()?.total / 4 * 3);
-        let options = std::ffi::CString::new(options).map_err(io_error("mount", path))?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        mount("infinijup", path, "tmpfs", flags, options.as_c_str()).map_err(io_error("mount", path))?;
+        let made = DirBuilder::new().mode(0o700).create(&self.memory);
+        made.map_err(io_error("create", &self.memory))?;
         self.prepare(Medium::Memory)
     }
 
@@ -221,6 +250,13 @@ impl Shared {
         let name = random_name().map_err(io::Error::other)?;
         Ok(self.staging(medium).join(name))
     }
+}
+
+/// The directory in memory of the daemon with this run directory: everybody's memory is at `/dev/shm`, so it has a name of its own.
+fn memory_directory(run: &Path) -> PathBuf {
+    let name = blake3::hash(run.as_os_str().as_encoded_bytes()).to_hex();
+    let name = name.as_str().get(..12).unwrap_or_default();
+    Path::new(SHARED_MEMORY).join(format!("infinijup-{}-{name}", rustix::process::geteuid().as_raw()))
 }
 
 /// What cannot be removed now, the next start removes.

@@ -104,6 +104,11 @@ impl Room {
         Self { disk, quick_disk, memory: memory.spare().saturating_sub(promised.1) }
     }
 
+    /// The same where nothing may be written to the disk, and the tmpfs has so much left.
+    pub(super) fn without_disk(self, tmpfs_free: u64) -> Self {
+        Self { disk: 0, quick_disk: 0, memory: self.memory.min(tmpfs_free) }
+    }
+
     /// The best place for so many bytes; `None` if there is none.
     pub(super) fn best(&self, bytes: u64) -> Option<Medium> {
         if bytes <= self.quick_disk {
@@ -120,7 +125,7 @@ impl Room {
 }
 
 /// Free bytes of the file system that `path` is on.
-pub(super) fn disk_free(path: &Path) -> Result<u64> {
+pub(crate) fn disk_free(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path).map_err(io_error("look at the file system of", path))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

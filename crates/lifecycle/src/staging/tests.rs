@@ -13,7 +13,7 @@ fn open(base: &Path, limit: u64) -> Stages {
     for name in ["state", "run"] {
         fs::create_dir_all(base.join(name)).unwrap();
     }
-    Stages::open(&base.join("state"), &base.join("run"), Some(limit)).unwrap()
+    Stages::open(&base.join("state"), &base.join("run"), Some(limit), false).unwrap()
 }
 
 /// Stages images of so many bytes.
@@ -149,18 +149,14 @@ fn more_than_the_machine_has_is_refused_with_the_numbers() {
 }
 
 #[test]
-fn our_tmpfs_is_mounted_once_and_found_again() {
+fn our_directory_in_memory_is_made_once_and_found_again() {
     let base = tempfile::tempdir().unwrap();
     let stages = open(base.path(), 1 << 20);
-    if let Err(error) = stages.shared.mount() {
-        println!("skipped: staging in memory, because we may not mount here: {error}");
-        let required = std::env::var_os("INFINIJUP_TESTS_REQUIRED").is_some_and(|value| value == "1");
-        assert!(!required, "{error}");
-        return;
-    }
-    let unmount = Unmount(stages.shared.memory.clone());
-    assert!(stages.shared.is_mounted());
-    stages.shared.mount().unwrap();
+    assert!(!stages.shared.is_made().unwrap());
+    let _litter = Litter(stages.shared.memory.clone());
+    stages.shared.make_memory().unwrap();
+    assert!(stages.shared.is_made().unwrap());
+    stages.shared.make_memory().unwrap();
     let images = stages.shared.staging(Medium::Memory).join("x");
     fs::create_dir(&images).unwrap();
     fs::write(images.join("pages-1.img"), vec![1; 8192]).unwrap();
@@ -177,15 +173,60 @@ fn our_tmpfs_is_mounted_once_and_found_again() {
     assert!(stages.cached(&key(1)).is_some());
     stages.shared.make_room(Medium::Memory, 1);
     assert!(stages.cached(&key(1)).is_none());
-    drop(stages);
-    drop(unmount);
 }
 
-/// Unmounts, also when a test fails: the directory below is removed afterwards.
-struct Unmount(PathBuf);
+#[test]
+fn with_an_encrypted_store_nothing_is_on_disk() {
+    let base = tempfile::tempdir().unwrap();
+    let plain = open(base.path(), 1 << 20);
+    keep(&plain, 1, 8192);
+    drop(plain);
+    let open =
+        || Stages::open(&base.path().join("state"), &base.path().join("run"), Some(1 << 20), true).unwrap();
+    let stages = open();
+    let _litter = Litter(stages.shared.memory.clone());
+    assert!(stages.cached(&key(1)).is_none(), "what was kept on disk is gone");
+    assert_eq!(count(&base.path().join("state/cache")), 0);
+    let staged = staged(&stages, 4096);
+    assert!(staged.path().starts_with(&stages.shared.memory));
+    stages.adopt(staged, &key(2));
+    assert!(stages.cached(&key(2)).unwrap().path().starts_with(&stages.shared.memory));
+    drop(stages);
+    let stages = open();
+    assert!(stages.cached(&key(2)).is_some(), "the next daemon finds them");
+    assert_eq!(count(&base.path().join("state/cache")), 0);
+    let refused = stages.stage(1 << 60).unwrap_err();
+    assert!(refused.code() == "IJ-L041" && refused.to_string().contains("/dev/shm"), "{refused}");
+}
 
-impl Drop for Unmount {
+#[test]
+fn a_directory_in_memory_that_is_not_ours_alone_is_not_used() {
+    let base = tempfile::tempdir().unwrap();
+    let memory = open(base.path(), 1 << 20).shared.memory.clone();
+    let _litter = Litter(memory.clone());
+    let stages = |memory_only| {
+        Stages::open(&base.path().join("state"), &base.path().join("run"), None, memory_only).unwrap()
+    };
+    let is_not_used = || {
+        // Whoever made it first keeps nobody from working; but what must not be on disk goes nowhere.
+        assert!(staged(&stages(false), 4096).path().starts_with(base.path()));
+        let refused = stages(true).stage(4096).unwrap_err();
+        assert!(refused.to_string().contains(memory.to_str().unwrap()), "{refused}");
+    };
+    fs::create_dir(&memory).unwrap();
+    fs::set_permissions(&memory, fs::Permissions::from_mode(0o777)).unwrap();
+    is_not_used();
+    assert_eq!(count(&memory), 0);
+    fs::remove_dir(&memory).unwrap();
+    std::os::unix::fs::symlink(base.path(), &memory).unwrap();
+    is_not_used();
+}
+
+/// What is removed also when a test fails: nobody else knows of it.
+struct Litter(PathBuf);
+
+impl Drop for Litter {
     fn drop(&mut self) {
-        rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH).unwrap();
+        let _ = fs::remove_file(&self.0).or_else(|_| fs::remove_dir_all(&self.0));
     }
 }

@@ -161,6 +161,14 @@ impl Grafts {
         }
     }
 
+    /// The same in a store where what is left has other names; what was forgotten keeps its own, as in the commits that came from
+    /// it.
+    pub fn renamed(&self, name: impl Fn(&ObjectId) -> Option<ObjectId>) -> Self {
+        let now = |id: &Id| Id(name(&id.0).unwrap_or(id.0));
+        let renamed = |(id, left): (&Id, &Vec<Id>)| (*id, left.iter().map(now).collect());
+        Self { forgotten: self.forgotten.iter().map(renamed).collect(), extra: self.extra.clone() }
+    }
+
     /// Drops the entries that nobody needs. Those that a commit which is left names as its parent must be `needed`.
     pub fn retain(&mut self, needed: impl Fn(&ObjectId) -> bool) {
         self.forgotten.retain(|id, _| needed(&id.0));

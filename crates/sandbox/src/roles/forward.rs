@@ -1,26 +1,21 @@
-//! `forward` and `serve`: connections from the machine's loopback into a box.
+//! `forward` and `serve`: a box's gate, for clients that know nothing but TCP.
 //!
-//! A kernel has a handful of connections and they last, so a connection gets two plain threads, one for each direction.
+//! A port on loopback is open to everybody on the machine. So of each connection the kernel is asked whose socket the other
+//! end is, and it is closed unless it is our own user's, or root's.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
+use super::carry::{Open, take};
+use super::whose::owner;
 use super::{Outcome, number, while_doing, with_causes};
 use crate::forward::{Forwarder, Report};
-use crate::network;
 use crate::process::Identity;
-
-/// Connections at a time; more are turned away.
-const MOST: usize = 1024;
-/// A thread here only copies.
-const STACK: usize = 128 << 10;
 
 /// Starts `serve` and ends, so that it is nobody's child but the subreaper's.
 pub(super) fn forward(words: Vec<OsString>) -> Outcome {
@@ -35,6 +30,7 @@ pub(super) fn forward(words: Vec<OsString>) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Words: the gate's directory, and for each of its sockets the port outside; 0 for any that is free.
 pub(super) fn serve(words: &[OsString]) -> Outcome {
     let started = start(words);
     let report = match &started {
@@ -49,84 +45,53 @@ pub(super) fn serve(words: &[OsString]) -> Outcome {
     rustix::stdio::dup2_stdout(&null).map_err(while_doing("use /dev/null"))?;
 
     let (_, listeners) = started?;
-    let open = Arc::new(AtomicUsize::new(0));
+    let open = Open::default();
     std::thread::scope(|scope| {
-        for (listener, netns, inside) in &listeners {
-            let open = Arc::clone(&open);
-            scope.spawn(move || accept(listener, netns, *inside, &open));
+        for (listener, socket) in &listeners {
+            let (open, socket) = (open.clone(), socket.clone());
+            scope.spawn(move || {
+                let accept = || listener.accept().map(|(client, _)| client);
+                take(accept, move |client| admit(client, &socket), &open);
+            });
         }
     });
     Ok(ExitCode::SUCCESS)
 }
 
-type Listening = (TcpListener, Arc<PathBuf>, u16);
-
-fn start(words: &[OsString]) -> Outcome<(Forwarder, Vec<Listening>)> {
+fn start(words: &[OsString]) -> Outcome<(Forwarder, Vec<(TcpListener, PathBuf)>)> {
     rustix::process::setsid().map_err(while_doing("start a session"))?;
     rustix::process::chdir("/").map_err(while_doing("leave the directory"))?;
-    let (netns, pairs) = words.split_first().ok_or("the namespace is missing")?;
-    let netns = Arc::new(PathBuf::from(netns));
-    File::open(&*netns).map_err(while_doing(format!("open `{}`", netns.display())))?;
+    let (directory, wanted) = words.split_first().ok_or("the gate is missing")?;
+    let directory = PathBuf::from(directory);
     let mut ports = Vec::new();
     let mut listeners = Vec::new();
-    for pair in pairs {
-        let (outside, inside) =
-            pair.to_str().and_then(|pair| pair.split_once(':')).ok_or("a pair of ports is OUTSIDE:INSIDE")?;
-        let (outside, inside): (u16, u16) =
-            (number(outside.as_ref(), "a port")?, number(inside.as_ref(), "a port")?);
-        let failed = || while_doing(format!("listen on 127.0.0.1:{outside}"));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, outside)).map_err(failed())?;
-        ports.push((listener.local_addr().map_err(failed())?.port(), inside));
-        listeners.push((listener, Arc::clone(&netns), inside));
+    for (index, port) in wanted.iter().enumerate() {
+        let port: u16 = number(port, "a port")?;
+        let failed = || while_doing(format!("listen on 127.0.0.1:{port}"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed())?;
+        ports.push(listener.local_addr().map_err(failed())?.port());
+        listeners.push((listener, directory.join((index + 1).to_string())));
     }
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let identity = Identity::of(own).map_err(with_causes)?.ok_or("/proc does not know us")?;
     Ok((Forwarder { identity, ports }, listeners))
 }
 
-fn accept(listener: &TcpListener, netns: &Arc<PathBuf>, inside: u16, open: &Arc<AtomicUsize>) {
-    loop {
-        let Ok((client, _)) = listener.accept() else {
-            // Out of descriptors, mostly. They come back as connections end.
-            std::thread::sleep(Duration::from_millis(100));
-            continue;
-        };
-        if open.fetch_add(1, Ordering::Relaxed) >= MOST {
-            open.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (netns, counter) = (Arc::clone(netns), Arc::clone(open));
-        let started = std::thread::Builder::new().stack_size(STACK).spawn(move || {
-            // A connection that cannot be made or breaks is closed; that is all the client can be told.
-            let _ = carry(&client, &netns, inside);
-            counter.fetch_sub(1, Ordering::Relaxed);
-        });
-        if started.is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
+/// Leads a connection of our own user to the gate.
+fn admit(client: &TcpStream, socket: &std::path::Path) -> io::Result<UnixStream> {
+    let (here, there) = (v4(client.local_addr()?)?, v4(client.peer_addr()?)?);
+    let own = rustix::process::geteuid().as_raw();
+    // Root needs nobody's leave.
+    if !matches!(owner(there, here)?, Some(uid) if uid == own || uid == 0) {
+        return Err(io::ErrorKind::PermissionDenied.into());
     }
-}
-
-/// Connects inside and copies both ways until both sides have finished.
-fn carry(client: &TcpStream, netns: &Path, inside: u16) -> io::Result<()> {
-    network::enter(&File::open(netns)?.into()).map_err(io::Error::other)?;
-    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, inside))?;
     client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
-    std::thread::scope(|scope| {
-        std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || copy(client, &server))?;
-        copy(&server, client);
-        Ok(())
-    })
+    UnixStream::connect(socket)
 }
 
-/// Copies one way. The end of the stream is passed on; a broken one ends both directions.
-fn copy(mut from: &TcpStream, mut to: &TcpStream) {
-    let copied = io::copy(&mut from, &mut to);
-    // Either may be closed already.
-    let _ = to.shutdown(Shutdown::Write);
-    if copied.is_err() {
-        let _ = from.shutdown(Shutdown::Both);
-        let _ = to.shutdown(Shutdown::Both);
+fn v4(address: std::net::SocketAddr) -> io::Result<SocketAddrV4> {
+    match address {
+        std::net::SocketAddr::V4(address) => Ok(address),
+        std::net::SocketAddr::V6(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }

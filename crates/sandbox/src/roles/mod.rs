@@ -1,58 +1,86 @@
 //! What the helper program does, one module a role.
 //!
 //! ```text
-//! launch      makes the namespaces, starts `stage` as the first process in them, reports and ends
-//! stage       process 1, still root: builds the file system, gives everything up, becomes `init`
-//! init        process 1, as the user: starts the commands, reaps, passes signals on
-//! enter       goes into a box and runs a command there, through `session`
+//! launch      makes the namespaces, starts `holder` as the first process in them, reports and ends
+//! holder      process 1 of a box: builds its file system, starts the others, gives everything up, reaps
+//! gate        carries connections from sockets outside to ports inside
+//! init        process 300, the root of the tree that snapshots contain: starts the commands, reaps, passes signals on
+//! inside      goes into a box and runs a program there with the capabilities of its user namespace: CRIU, `pack`, `unpack`
+//! enter       goes into a box and runs a command there without any, through `session`
 //! session     starts a session of its own and becomes a command
+//! pack        writes the box's file systems in memory to its output
+//! unpack      the reverse
+//! count-from  has the next process of the box get a number above this one
+//! sockets     tells which Unix sockets of the box are connected to which
 //! forward     starts `serve` so that it is nobody's child, and ends
-//! serve       carries connections from the machine's loopback into a box
-//! real-ids    takes a user's real ids and becomes CRIU
+//! serve       carries connections of its own user from the machine's loopback to a box's gate
+//! real-ids    takes a user's real ids and becomes CRIU, for processes outside of boxes
 //! ```
 //!
 //! Each starts as a fresh process with one thread, so unsharing, entering and giving up credentials are plain calls, in an
 //! order that can be read from top to bottom.
 
-mod enter;
+mod carry;
 mod forward;
+mod gate;
+mod holder;
 mod init;
+mod inside;
 mod launch;
 mod real_ids;
-mod stage;
+mod relay;
+mod rights;
+mod tmpfs;
+mod whose;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::RawFd;
 use std::process::ExitCode;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use rustix::thread::{
-    CapabilitySet, clear_ambient_capability_set, remove_capability_from_bounding_set, set_no_new_privs,
-};
+use rustix::stdio;
+use serde::{Deserialize, Serialize};
 
 use crate::exec::{ENTER_FAILED, FAILURE_MARK};
-use crate::user::{User, take_credentials};
 
 /// A role's failure, in words; it crosses to the caller as text.
 type Outcome<T = ExitCode> = Result<T, String>;
 
+/// What `init` tells `holder`, and `holder` tells `launch`, if it has to tell anything: one line. Silence and the end of the pipe
+/// mean that everything runs.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    /// It did not work out.
+    Failed(String),
+}
+
 /// The program's `main`.
 pub fn main() -> ExitCode {
-    close_what_was_left_open();
-    // What the daemon's thread has blocked would stay blocked in everything that follows. It cannot fail for ourselves.
-    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     let mut words = std::env::args_os().skip(1);
     let role = words.next().unwrap_or_default();
     let words: Vec<OsString> = words.collect();
+    // A role that is handed descriptors names them behind its first word, as numbers.
+    let handed: Vec<RawFd> = match role.to_str() {
+        Some("holder" | "gate") => {
+            words.iter().skip(1).filter_map(|word| word.to_str()?.strip_prefix("fd=")?.parse().ok()).collect()
+        }
+        _ => Vec::new(),
+    };
+    close_what_was_left_open(&handed);
+    // What the daemon's thread has blocked would stay blocked in everything that follows. It cannot fail for ourselves.
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     let outcome = match role.to_str() {
         Some("launch") => launch::launch(),
-        Some("stage") => stage::stage(),
+        Some("holder") => holder::holder(&handed),
+        Some("gate") => gate::gate(&words, &handed),
         Some("init") => init::init(words),
-        Some("enter") => enter::enter(),
-        Some("session") => enter::session(words),
+        Some("inside") => inside::inside(words),
+        Some("enter") => inside::enter(),
+        Some("session") => inside::session(words),
+        Some("pack") => tmpfs::pack(),
+        Some("unpack") => tmpfs::unpack(),
+        Some("count-from") => inside::count_from(&words),
+        Some("sockets") => inside::sockets(),
         Some("forward") => forward::forward(words),
         Some("serve") => forward::serve(&words),
         Some("real-ids") => real_ids::real_ids(words),
@@ -70,15 +98,38 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Closes all but the three standard descriptors. One that some shell or service manager above us forgot to close would
-/// end up in the box, where CRIU refuses it: it comes from a mount that the box does not have.
-fn close_what_was_left_open() {
+/// Closes all but the three standard descriptors and those that were handed to us. One that some shell or service manager above us
+/// forgot to close would end up in the box, where CRIU refuses it: it comes from a mount that the box does not have.
+fn close_what_was_left_open(handed: &[RawFd]) {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let open: Vec<RawFd> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    for fd in open.into_iter().filter(|fd| *fd > 2) {
+    for fd in open.into_iter().filter(|fd| *fd > 2 && !handed.contains(fd)) {
         // The one that the list was read through is closed by now.
         let _ = nix::unistd::close(fd);
+    }
+}
+
+/// Writes one line to whoever started us. The pipe is our stdin: that is how a role that was run anew finds it without being
+/// told a number.
+fn say(word: &Word) -> Outcome<()> {
+    let mut line = serde_json::to_vec(word).map_err(while_doing("report"))?;
+    line.push(b'\n');
+    let mut rest = line.as_slice();
+    while !rest.is_empty() {
+        let written = rustix::io::write(stdio::stdin(), rest).map_err(while_doing("report"))?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// What came through the pipe until its end.
+fn understand(words: &str) -> Outcome<()> {
+    match words.lines().next() {
+        None => Ok(()),
+        Some(line) => match serde_json::from_str(line).map_err(while_doing("understand the box"))? {
+            Word::Failed(failure) => Err(failure),
+        },
     }
 }
 
@@ -99,38 +150,25 @@ fn with_causes(error: crate::SandboxError) -> String {
     text
 }
 
-/// Becomes the user for good: no capabilities, none to be had by running another program.
-fn become_user(user: &User) -> Outcome<()> {
-    for number in 0..64 {
-        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
-            Ok(()) => {}
-            // Past the last one that this kernel knows.
-            Err(Errno::INVAL) => break,
-            // Not ours to remove, so not ours to have either.
-            Err(Errno::PERM) => break,
-            Err(error) => return Err(while_doing("drop a capability")(error)),
-        }
-    }
-    clear_ambient_capability_set().map_err(while_doing("drop the ambient capabilities"))?;
-    take_credentials(user).map_err(while_doing(format!("become the user {}", user.uid)))?;
-    set_no_new_privs(true).map_err(while_doing("give up new privileges"))
-}
-
-/// Our own program, opened where we are now, with the path that runs it.
-///
-/// It is run through the descriptor, because the user need not be able to reach the directory it is installed in. The path that
-/// `/proc/PID/exe` shows, and CRIU writes down, is the plain one all the same.
-fn open_program(program: &Path) -> Outcome<(OwnedFd, PathBuf)> {
-    let fd = rustix::fs::open(program, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(while_doing(format!("find `{}` inside", program.display())))?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-    Ok((fd, path))
-}
-
 /// The next word as text.
 fn word(words: &mut impl Iterator<Item = OsString>, what: &str) -> Outcome<String> {
     let word = words.next().ok_or_else(|| format!("{what} is missing"))?;
     word.into_string().map_err(|word| format!("{what} is not text: {}", word.display()))
+}
+
+/// Reads options, each with its value, up to `--`, and the program behind it; its words are left. `take` refuses what it does not know.
+fn options(
+    words: &mut impl Iterator<Item = OsString>,
+    mut take: impl FnMut(&str, OsString) -> Outcome<()>,
+) -> Outcome<OsString> {
+    loop {
+        let option = word(words, "an option or `--`")?;
+        if option == "--" {
+            return words.next().ok_or_else(|| "there is no program to run".to_owned());
+        }
+        let value = words.next().ok_or_else(|| format!("the value of {option} is missing"))?;
+        take(&option, value)?;
+    }
 }
 
 /// A number among the words.

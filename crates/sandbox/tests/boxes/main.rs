@@ -1,4 +1,4 @@
-//! Real boxes: they need root, and say so where they have to be skipped.
+//! Real boxes of an ordinary user. The tests need root to become that user, and say so where they have to be skipped.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -8,5 +8,7 @@
 mod common;
 mod criu;
 mod devices;
+mod exec;
 mod inside;
 mod network;
+mod start;

@@ -1,86 +1,165 @@
 //! Into a box's network and out of it.
 
+use std::ffi::CStr;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use nix::sched::{CloneFlags, unshare};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 
-use crate::common::{Scene, can_make_boxes, end, skip, wait_until};
-use sandbox::{Forwarder, NetworkNamespace, Pasta, SandboxError, free_ports};
+use crate::common::{Scene, can_make_boxes, end, outside_of_boxes, skip, wait_until};
+use sandbox::{Forwarder, Gate, Pasta, SandboxError, User, as_user, free_ports};
 
 /// A server that answers everything it is told, once the client has finished, in capitals.
 const SHOUT: &str = "
-import socket
-s = socket.create_server(('127.0.0.1', 4711)); print('up', flush=True)
+import socket, sys
+s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); print('up', flush=True)
 while True:
     c, _ = s.accept(); b = b''
     while d := c.recv(65536): b += d
     c.sendall(b.upper()); c.close()
 ";
 
-fn ask(port: u16, question: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+/// Says `hello` to a socket or a port and prints the answer.
+const SAY_HELLO: &str = "
+import socket, sys
+where = sys.argv[1]
+s = socket.create_connection(('127.0.0.1', int(where)), 20) if where.isdigit() else socket.socket(socket.AF_UNIX)
+if not where.isdigit(): s.connect(where)
+try: s.sendall(b'hello'); s.shutdown(socket.SHUT_WR); print(s.recv(100).decode())
+except OSError as error: print('closed')
+";
+
+/// What a client does with either end.
+trait Stream: Read + Write {
+    fn finish(&self) -> std::io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn finish(&self) -> std::io::Result<()> {
+        self.set_read_timeout(Some(Duration::from_secs(30)))?;
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl Stream for UnixStream {
+    fn finish(&self) -> std::io::Result<()> {
+        self.set_read_timeout(Some(Duration::from_secs(30)))?;
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+fn ask(mut stream: impl Stream, question: &[u8]) -> std::io::Result<Vec<u8>> {
     stream.write_all(question)?;
-    stream.shutdown(Shutdown::Write)?;
+    stream.finish()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     Ok(answer)
 }
 
+fn ask_port(port: u16, question: &[u8]) -> std::io::Result<Vec<u8>> {
+    ask(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?, question)
+}
+
+/// What somebody hears who says hello.
+fn hello_of(user: &User, place: &str) -> String {
+    let mut command = outside_of_boxes(user, "/usr/bin/python3");
+    let output = command.args(["-c", SAY_HELLO, place]).output().expect("it runs");
+    match output.status.success() {
+        true => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        false => last_line(&output.stderr),
+    }
+}
+
+fn last_line(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).lines().last().unwrap_or_default().to_owned()
+}
+
+/// Another ordinary user.
+fn somebody_else(user: &User) -> User {
+    let uid = user.uid + 5_000_000;
+    User { uid, gid: uid, groups: vec![uid], ..user.clone() }
+}
+
+/// A box with a server behind the first of two sockets.
+fn shouting(scene: &Scene) -> (sandbox::Launched, Gate) {
+    let ports = free_ports(2).expect("there are some");
+    let directory = scene.path("gate");
+    if !directory.exists() {
+        scene.make_dir("gate");
+    }
+    let gate = Gate { directory, ports };
+    let port = gate.ports[0].to_string();
+    let mut spec = scene.spec(&["python3", "-c", SHOUT, &port]);
+    spec.gate = Some(gate.clone());
+    let _ = std::fs::remove_file(scene.path("box/log"));
+    let launched = scene.launch(&spec).expect("the box starts");
+    wait_until("the server listens", || scene.log().contains("up"));
+    (launched, gate)
+}
+
 #[test]
-fn a_forwarder_carries_both_ways_and_outlives_who_started_it() {
+fn a_gate_leads_to_a_port_inside_and_nothing_else_does() {
+    if !can_make_boxes("gates") {
+        return;
+    }
+    let scene = Scene::new();
+    let (launched, gate) = shouting(&scene);
+    let connect = |index| UnixStream::connect(gate.socket(index)).expect("the gate is open");
+    let long: Vec<u8> = b"some words ".repeat(100_000);
+    assert_eq!(ask(connect(0), &long).expect("an answer"), long.to_ascii_uppercase());
+    assert!(ask(connect(1), b"anybody?").unwrap_or_default().is_empty(), "nobody listens there");
+    TcpStream::connect((Ipv4Addr::LOCALHOST, gate.ports[0])).expect_err("the box's loopback is its own");
+
+    let socket = gate.socket(0);
+    let place = socket.to_str().expect("text");
+    assert_eq!(hello_of(&scene.user, place), "HELLO");
+    let refused = hello_of(&somebody_else(&scene.user), place);
+    assert!(refused.contains("Permission denied"), "{refused}");
+    end(&launched);
+    assert!(UnixStream::connect(&socket).is_err(), "the gate ends with its box");
+}
+
+#[test]
+fn a_forwarder_serves_its_own_user_and_root_and_outlives_who_started_it() {
     if !can_make_boxes("forwarding") {
         return;
     }
     let scene = Scene::new();
-    let launched = scene.launch(&scene.spec(&["python3", "-c", SHOUT])).expect("the box starts");
-    wait_until("the server listens", || scene.log().contains("up"));
-    let forwarder =
-        Forwarder::start(&scene.program, &scene.path("net"), &[(0, 4711), (0, 4712)]).expect("it starts");
-    assert_eq!(forwarder.ports.iter().map(|(_, inside)| *inside).collect::<Vec<_>>(), [4711, 4712]);
-    let (port, dead_end) = (forwarder.ports[0].0, forwarder.ports[1].0);
+    let (launched, gate) = shouting(&scene);
+    let forwarder = Forwarder::start(&scene.program, &gate.directory, &[0, 0]).expect("it starts");
+    let [port, dead_end] = forwarder.ports[..] else { panic!("{forwarder:?}") };
+    let process = std::fs::metadata(format!("/proc/{}", forwarder.identity.pid)).expect("it runs");
+    assert_eq!(process.uid(), scene.user.uid);
 
     let long: Vec<u8> = b"some words ".repeat(100_000);
-    assert_eq!(ask(port, &long).expect("an answer"), long.to_ascii_uppercase());
-    assert!(ask(dead_end, b"anybody?").unwrap_or_default().is_empty(), "nobody listens there");
+    assert_eq!(ask_port(port, &long).expect("an answer"), long.to_ascii_uppercase());
+    assert!(ask_port(dead_end, b"anybody?").unwrap_or_default().is_empty(), "nobody listens there");
+    assert_eq!(hello_of(&scene.user, &port.to_string()), "HELLO");
+    let refused = hello_of(&somebody_else(&scene.user), &port.to_string());
+    assert!(matches!(refused.as_str(), "" | "closed"), "{refused}");
 
     // Its starter is gone already: it is in a session of its own and no child of the helper's.
     let info = sandbox::process::info(forwarder.identity.pid).expect("/proc").expect("it runs");
     assert_eq!(info.session, forwarder.identity.pid);
-    assert_eq!(ask(port, b"again").expect("an answer"), b"AGAIN");
+    assert_eq!(ask_port(port, b"again").expect("an answer"), b"AGAIN");
 
-    let taken = Forwarder::start(&scene.program, &scene.path("net"), &[(port, 4711)]);
+    let taken = Forwarder::start(&scene.program, &gate.directory, &[port]);
     assert!(matches!(taken, Err(SandboxError::Forward { .. })), "{taken:?}");
-    assert!(forwarder.stop() && !forwarder.is_alive());
-    ask(port, b"still there?").expect_err("it has gone");
-    end(&launched);
-}
 
-#[test]
-fn a_forwarder_serves_a_namespace_that_was_made_anew() {
-    if !can_make_boxes("forwarding into a new namespace") {
-        return;
-    }
-    let mut scene = Scene::new();
-    let forwarder = Forwarder::start(&scene.program, &scene.path("net"), &[(0, 4711)]).expect("it starts");
-    let old = scene.network.take().expect("it has one");
-    let inode = old.inode().expect("an inode");
-    let pin = old.fd().expect("a descriptor");
-    old.remove().expect("it goes");
-    let new = NetworkNamespace::create(&scene.path("net")).expect("another");
-    // The old one is still held, so the inode cannot have been given out again.
-    assert_ne!(new.inode().expect("an inode"), inode);
-    drop(pin);
-    scene.network = Some(new);
-    let launched = scene.launch(&scene.spec(&["python3", "-c", SHOUT])).expect("the box starts");
-    wait_until("the server listens", || scene.log().contains("up"));
-    assert_eq!(ask(forwarder.ports[0].0, b"new").expect("an answer"), b"NEW");
-    assert!(forwarder.stop());
+    // A box that was made anew is served, too.
+    end(&launched);
+    assert!(ask_port(port, b"nobody").unwrap_or_default().is_empty(), "the box is gone");
+    let (launched, _) = shouting(&scene);
+    assert_eq!(ask_port(port, b"new").expect("an answer"), b"NEW");
+
+    assert!(forwarder.stop() && !forwarder.is_alive());
+    ask_port(port, b"still there?").expect_err("it has gone");
     end(&launched);
 }
 
@@ -92,17 +171,18 @@ fn free_ports_are_free_and_differ() {
     assert_eq!(held.len(), 20);
 }
 
-#[test]
-fn what_is_no_namespace_is_not_opened_as_one() {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    assert!(matches!(NetworkNamespace::open(file.path()), Err(SandboxError::BadSpec { .. })));
-    NetworkNamespace::open(Path::new("/no/such/file")).expect_err("there is nothing");
-}
-
-/// Makes the calling thread's namespace look like a machine on a network: an address, a default route, and 198.51.100.7 as a
-/// place that is reached through it.
-fn look_like_a_machine() {
+/// Makes the calling thread's surroundings look like a machine on a network: an address, a default route, 198.51.100.7 as a place
+/// that is reached through it, and the node that pasta needs, open to everybody as distributions have it.
+fn become_a_machine() {
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("root may");
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).expect("root may");
+    mount("none", "/dev/net", "tmpfs", MountFlags::empty(), None::<&CStr>).expect("root may");
+    let (kind, mode) = (rustix::fs::FileType::CharacterDevice, rustix::fs::Mode::from_raw_mode(0o666));
+    let tun = Path::new("/dev/net/tun");
+    rustix::fs::mknodat(rustix::fs::CWD, tun, kind, mode, rustix::fs::makedev(10, 200)).expect("a node");
+    rustix::fs::chmod(tun, mode).expect("its mode");
     for words in [
+        "link set lo up",
         "link add d0 type veth peer name d1",
         "link set d0 up",
         "link set d1 up",
@@ -124,23 +204,21 @@ fn pasta_leads_out_and_nobody_gets_in() {
         return skip("the way out", "pasta (package passt) is not installed");
     }
     let scene = Scene::new();
-    let outside = NetworkNamespace::create(&scene.path("outside")).expect("a network");
+    let launched = scene.launch(&scene.spec(&["sleep", "1000"])).expect("the box starts");
     // Servers on the "internet" and on the machine's loopback, and pasta between.
     let (listener, private, pasta) = std::thread::scope(|scope| {
         let machine = scope.spawn(|| {
-            let namespace = outside.fd().expect("a descriptor");
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).expect("we may");
-            look_like_a_machine();
+            become_a_machine();
             let listener = TcpListener::bind("198.51.100.7:8080").expect("it listens");
             let private = TcpListener::bind("127.0.0.1:8081").expect("it listens");
-            (
-                listener,
-                private,
-                Pasta::start(&scene.path("net")).expect("pasta starts").expect("it is installed"),
-            )
+            let start = || Pasta::start(launched.holder, &scene.path("box/pasta.pid"));
+            let pasta = as_user(&scene.user, start).expect("we may").expect("pasta starts");
+            (listener, private, pasta.expect("it is installed"))
         });
         machine.join().expect("the machine is up")
     });
+    let process = std::fs::metadata(format!("/proc/{}", pasta.identity.pid)).expect("it runs");
+    assert_ne!(process.uid(), 0, "it has its user's rights");
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         let mut words = String::new();
@@ -153,11 +231,11 @@ with socket.create_connection(('198.51.100.7', 8080), 20) as s: s.sendall(b'hell
 try: socket.create_connection(('192.0.2.1', 8081), 1); print('the loopback is open')
 except OSError: print('no way to the loopback')
 ";
-    let (status, log) = scene.run(&scene.spec(&["python3", "-c", script]));
-    assert_eq!((status, log.as_str()), (Some(0), "no way to the loopback\n"));
+    let output = scene.exec(launched.holder, &["python3", "-c", script]).expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "no way to the loopback\n", "{output:?}");
     assert_eq!(server.join().expect("it was served"), "hello from inside");
     drop(private);
-    assert!(pasta.identity.is_alive());
+    assert!(pasta.identity.is_alive() && !scene.path("box/pasta.pid").exists());
     assert!(pasta.stop() && !pasta.identity.is_alive());
-    outside.remove().expect("it goes");
+    end(&launched);
 }

@@ -59,7 +59,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         self.generation = 0
         self.gate = CellGate(self._deliver, self._abort_message, self._cell_snapshot)
         self._probes: set[str] = set()
-        self._fences: dict[str, asyncio.Future[None]] = {}
+        self._fences: dict[str, asyncio.Future[bool]] = {}
         self._seen = asyncio.Event()
         self._replied: float | None = None
         self._early: list[tuple[Any, list[Any]]] | None = None
@@ -149,7 +149,8 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         self.desk.connections.discard(self)
         self.gate.drop()
         for fence in self._fences.values():
-            fence.cancel()
+            if not fence.done():
+                fence.set_result(False)
         super().disconnect()
 
     # From the page.
@@ -234,7 +235,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             if header.get("msg_type") == "kernel_info_reply":
                 self.hub.note_kernel_info(self.kernel_id, _json(parts[4]))
         elif channel == "shell" and (fence := self._fences.pop(asked, None)) and not fence.done():
-            fence.set_result(None)
+            fence.set_result(True)
         return True
 
     def _is_late(self, header: dict, parts: list[Any]) -> bool:
@@ -350,12 +351,11 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         self._fences[asked] = answered = asyncio.get_running_loop().create_future()
         self.session.send(self.channels["shell"], message)
         try:
-            await asyncio.wait_for(answered, limit)
-        except (asyncio.TimeoutError, asyncio.CancelledError):
+            return await asyncio.wait_for(answered, limit)
+        except asyncio.TimeoutError:
             return False
         finally:
             self._fences.pop(asked, None)
-        return True
 
     def _release(self) -> None:
         """Lets everything go that was held, in order, until something holds it up again."""

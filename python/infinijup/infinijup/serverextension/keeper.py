@@ -40,6 +40,8 @@ class Keeper:
     async def adopt_all(self) -> int:
         """Makes kernels of all living sessions that are ours. How many."""
         try:
+            # Sessions of an earlier server may sleep without a daemon.
+            await self.hub.daemon.ensure()
             await self.hub.refresh_all()
         except DaemonError as error:
             self.hub.set_away(error.message)

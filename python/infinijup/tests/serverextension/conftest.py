@@ -11,6 +11,7 @@ if importlib.util.find_spec("pytest_jupyter") is None or importlib.util.find_spe
     collect_ignore_glob = ["test_*.py"]
 else:
     from fake_daemon import FakeDaemon
+    from jupyter_client.provisioning import KernelProvisionerFactory
     from jupyter_page import Page
     from pytest_jupyter.jupyter_server import *  # noqa: F403
 
@@ -47,6 +48,8 @@ else:
         yield app
         jp_asyncio_loop.run_until_complete(app.stop_extension())
         jp_asyncio_loop.run_until_complete(jp_serverapp.kernel_manager.shutdown_all(now=True))
+        # There is one in a process, and the extension has made every kernel ours in it: later tests want plain ones.
+        KernelProvisionerFactory.clear_instance()
 
     @pytest.fixture
     def rest(jp_fetch):

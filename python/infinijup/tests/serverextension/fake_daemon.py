@@ -209,8 +209,6 @@ class FakeDaemon:
         self.sessions[session] = {
             "id": session,
             "name": body.get("name") or session,
-            "owner_uid": 0,
-            "owner": "root",
             "state": "starting",
             "labels": body.get("labels", {}),
             "notebook": body.get("notebook"),

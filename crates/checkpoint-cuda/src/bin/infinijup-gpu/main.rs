@@ -1,4 +1,5 @@
-//! `infinijup-gpu [--library PATH] [--tool PATH]`: makes the driver's calls for the daemon, one process away from it.
+//! `infinijup-gpu [--library PATH] [--tool PATH] [--helper PATH]`: makes the driver's calls for the daemon, one process away from
+//! it. `INFINIJUP_GPU_HELPER` stands for `--helper`.
 //!
 //! JSON lines on standard input and output. Not for people: `infinijup detect` and `infinijup doctor` are.
 #![forbid(unsafe_code)]
@@ -9,7 +10,9 @@ use std::process::ExitCode;
 use checkpoint_cuda::serve::{Arguments, serve};
 
 fn main() -> ExitCode {
-    let outcome = Arguments::parse(std::env::args_os().skip(1)).and_then(|arguments| {
+    let outcome = Arguments::parse(std::env::args_os().skip(1)).and_then(|mut arguments| {
+        let helper = || std::env::var_os("INFINIJUP_GPU_HELPER").map(Into::into);
+        arguments.helper = arguments.helper.take().or_else(helper);
         serve(&arguments, BufReader::new(io::stdin())).map_err(|error| error.to_string())
     });
     match outcome {

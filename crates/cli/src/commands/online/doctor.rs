@@ -1,33 +1,43 @@
-//! `doctor`: all but the first item is the daemon's answer, because only it has the rights to try.
+//! `doctor`: all but the first item is the daemon's answer, because it tries what it would do.
 
 use anyhow::Result;
 use api::{Doctor, Finding, FindingState, Version};
 
-use super::client::Call;
 use super::{Message, Online};
+use crate::context::Context;
 use crate::error::CliError;
+use crate::exit::Facts;
 use crate::format;
+use crate::output::Printer;
 
-pub(super) fn run(online: &Online<'_>) -> Result<()> {
-    let found = match online.get::<Version>("/v1/version") {
-        Ok(version) => {
-            let answer = online.runtime.block_on(online.client.answer::<Doctor>(&Call::get("/v1/doctor")))?;
-            with_daemon(online, version, answer)
-        }
+pub(super) fn run(context: &Context) -> Result<()> {
+    let printer = &context.printer;
+    let found = match ask(context) {
+        Ok(found) => found,
         Err(error) => match error.downcast::<CliError>()? {
-            CliError::NoDaemon { source, .. } => without_daemon(online, &source),
+            error @ (CliError::NoDaemon { .. }
+            | CliError::NotStarted { .. }
+            | CliError::NoDaemonProgram { .. }) => without_daemon(&error.into()),
             other => return Err(other.into()),
         },
     };
-    let lines: Vec<String> = found.findings.iter().flat_map(|finding| lines(online, finding)).collect();
-    online.printer().data(&Message { message_type: "doctor", content: &found }, &lines)?;
+    let verdict = if found.works { "snapshots work here" } else { "snapshots do not work here" };
+    let items = found.findings.iter().flat_map(|finding| lines(printer, finding));
+    let lines: Vec<String> = std::iter::once(verdict.to_owned()).chain(items).collect();
+    printer.data(&Message { message_type: "doctor", content: &found }, &lines)?;
     if found.works {
-        online.printer().note("snapshots work here");
         return Ok(());
     }
     let failed = found.findings.iter().filter(|finding| finding.state == FindingState::Fail);
     let items = failed.map(|finding| finding.item.clone()).collect();
     Err(CliError::MachineUnfit { items }.into())
+}
+
+fn ask(context: &Context) -> Result<Doctor> {
+    let online = Online::new(context)?;
+    let version = online.get::<Version>("/v1/version")?;
+    let answer = online.get::<Doctor>("/v1/doctor")?;
+    Ok(with_daemon(&online, version, answer))
 }
 
 fn with_daemon(online: &Online<'_>, version: Version, answer: Doctor) -> Doctor {
@@ -45,18 +55,17 @@ fn with_daemon(online: &Online<'_>, version: Version, answer: Doctor) -> Doctor 
     Doctor { works, findings }
 }
 
-fn without_daemon(online: &Online<'_>, why: &std::io::Error) -> Doctor {
-    let evidence = format!("nobody answers at {}: {why}", online.client.socket().display());
-    let fix =
-        "start it: `systemctl start infinijupd`; what else this machine can do is seen by the daemon only";
-    let state = FindingState::Fail;
-    let finding = Finding { item: "daemon".into(), state, evidence, fix: Some(fix.into()) };
+fn without_daemon(error: &anyhow::Error) -> Doctor {
+    let facts = Facts::of(error);
+    let chain = error.chain().map(ToString::to_string).chain(facts.more_causes);
+    let evidence = chain.collect::<Vec<_>>().join(": ");
+    let finding = Finding { item: "daemon".into(), state: FindingState::Fail, evidence, fix: facts.hint };
     Doctor { works: false, findings: vec![finding] }
 }
 
 /// Item, state and evidence in a line, and the fix below.
-fn lines(online: &Online<'_>, finding: &Finding) -> Vec<String> {
-    let style = online.printer().style();
+fn lines(printer: &Printer, finding: &Finding) -> Vec<String> {
+    let style = printer.style();
     let state = match finding.state {
         FindingState::Ok => style.name("ok  "),
         FindingState::Warn => style.warn("warn"),

@@ -28,11 +28,14 @@ pub(super) mod start;
 mod steps;
 mod stop;
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 
 use self::client::Client;
+use super::daemon::starter;
 use crate::args::{KernelCommand, OnlineCommand};
 use crate::context::Context;
 use crate::output::Printer;
@@ -45,9 +48,19 @@ pub(crate) struct Online<'a> {
 }
 
 impl<'a> Online<'a> {
+    /// To the user's daemon. It is started if it has to be, unless somebody said which one is meant or that none is to be.
     pub(in crate::commands) fn new(context: &'a Context) -> Result<Self> {
+        let places = context.places()?;
+        if context.named_socket().is_none() && starter::is_wanted() && starter::ensure(&places)? {
+            context.printer.detail("started the daemon");
+        }
+        Self::at(context, &places.socket)
+    }
+
+    /// To whoever answers there.
+    pub(in crate::commands) fn at(context: &'a Context, socket: &Path) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().context("cannot wait for events")?;
-        Ok(Self { context, runtime, client: Client::new(&context.global.socket) })
+        Ok(Self { context, runtime, client: Client::new(socket) })
     }
 
     pub(in crate::commands) fn printer(&self) -> &Printer {
@@ -76,6 +89,9 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
     if matches!(command, OnlineCommand::Kernel(KernelCommand::List)) {
         return kernels::list(context).map(|()| 0);
     }
+    if matches!(command, OnlineCommand::Doctor) {
+        return doctor::run(context).map(|()| 0);
+    }
     let online = Online::new(context)?;
     let done = match command {
         OnlineCommand::Run(args) => return start::run(&online, *args),
@@ -101,7 +117,7 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Checkpoint(args) => attach::checkpoint(&online, &args),
         OnlineCommand::Restore(args) => attach::restore(&online, &args),
         OnlineCommand::Events(args) => events::run(&online, &args),
-        OnlineCommand::Doctor => doctor::run(&online),
+        OnlineCommand::Doctor => Ok(()),
     };
     done.map(|()| 0)
 }

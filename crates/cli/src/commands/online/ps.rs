@@ -134,8 +134,6 @@ mod tests {
         SessionView {
             id: "s-1".into(),
             name: name.into(),
-            owner_uid: 1000,
-            owner: "ada".into(),
             state: SessionState::Running,
             command: vec!["python3".into(), "a long script with blanks.py".into()],
             cwd: "/home/ada".into(),

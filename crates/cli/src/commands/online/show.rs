@@ -54,7 +54,6 @@ pub(super) fn session(session: &SessionView) -> Vec<String> {
         ("session", format::safe(&session.name)),
         ("id", format::safe(&session.id)),
         ("state", state(session)),
-        ("owner", format!("{} ({})", format::safe(&session.owner), session.owner_uid)),
         ("command", command(&session.command)),
         ("directory", text(&session.cwd)),
     ];

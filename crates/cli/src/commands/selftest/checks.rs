@@ -96,6 +96,11 @@ fn gpu_pids(subject: &Subject<'_>) -> Result<Vec<i32>> {
     Ok(report.processes.iter().filter(|process| process.uses_gpu).map(|process| process.pid).collect())
 }
 
+/// One of them.
+pub(super) fn gpu_pid(subject: &Subject<'_>) -> Result<i32> {
+    gpu_pids(subject)?.first().copied().context("no process of the session is seen to use a GPU")
+}
+
 /// Detection on the live process.
 pub(super) fn detect(subject: &Subject<'_>) -> Seen<()> {
     let root = subject.look()?.pid.context("it has no process")?;

@@ -1,4 +1,5 @@
-//! `selftest`: on a machine with GPUs, tries everything that is claimed of them, through the daemon and nothing else.
+//! `selftest`: on a machine with GPUs, tries everything that is claimed of them, through the daemon. One question is put to the driver
+//! itself: whether it serves an ordinary user ([`permission`]).
 //!
 //! A session runs a small program ([`program.py`](../program.py)) with known bytes on each GPU and a kernel in a loop. After each
 //! operation it is asked what it has now, and all of it is read back from the GPUs: bytes by hash, pointers, a mark that tells one
@@ -8,6 +9,7 @@
 //! that makes sense, names what it could not try and why, and leaves a report that can be sent to somebody.
 
 mod checks;
+mod permission;
 mod python;
 mod report;
 mod subject;
@@ -26,7 +28,7 @@ use crate::error::CliError;
 use crate::format;
 
 /// Every check, in order: what was never come to is in the report as skipped.
-const CHECKS: [&str; 17] = [
+const CHECKS: [&str; 18] = [
     "daemon",
     "driver",
     "doctor",
@@ -34,6 +36,7 @@ const CHECKS: [&str; 17] = [
     "session",
     "detect",
     "gpu memory",
+    "permission",
     "compiled kernel",
     "pytorch",
     "snapshot while it works",
@@ -171,6 +174,7 @@ impl<'a> Run<'a> {
         let Some(subject) = subject else { return Ok(()) };
         self.check("detect", || checks::detect(&subject));
         self.check("gpu memory", || checks::vram(&subject, gpus));
+        self.check("permission", || permission::check(checks::gpu_pid(&subject)?));
         self.check("compiled kernel", || checks::optional(&subject.first, "compiled"));
         self.check("pytorch", || checks::optional(&subject.first, "torch"));
         let first = self.check("snapshot while it works", || checks::snapshot(online, &subject));

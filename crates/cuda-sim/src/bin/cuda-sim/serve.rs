@@ -7,6 +7,7 @@ use cuda_sim::faults::control;
 use cuda_sim::server::{Config, Server, chips, listen};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::{FileType, Mode, makedev, mknodat};
+use rustix::io::Errno;
 
 use super::Words;
 
@@ -31,6 +32,11 @@ pub(super) fn serve(words: &Words) -> Result<(), String> {
     ends.thread_block().map_err(|cause| format!("signals: {cause}"))?;
 
     let server = Server::new(&config).map_err(|chip| format!("no chip {chip}"))?;
+    server.set_root_only(match words.get("root-only") {
+        Some("yes") => true,
+        Some("no") | None => false,
+        Some(word) => return Err(format!("--root-only is yes or no, not {word}")),
+    });
     let count = server.gpus.len();
     let _nodes = words.get("devices").map(|at| make_nodes(Path::new(at), count)).transpose()?;
     let _listening =
@@ -83,21 +89,34 @@ fn bytes(word: &str) -> Result<u64, String> {
 }
 
 /// Device nodes with the names of the real ones. They are aliases of loop-control: everybody can open it, and CRIU cannot dump it.
+///
+/// Who may not make device nodes gets plain files. Clients open them all the same, but CRIU dumps a file that was left open
+/// without a word: whether a checkpoint closes its devices can only be seen with real nodes.
 fn make_nodes(at: &Path, gpus: usize) -> Result<Nodes, String> {
     let names = ["nvidiactl".to_owned(), "nvidia-uvm".to_owned()].into_iter();
     let mut made = Nodes(Vec::new());
     for name in names.chain((0..gpus).map(|index| format!("nvidia{index}"))) {
         let path = at.join(name);
-        if path.symlink_metadata().is_ok_and(|known| known.file_type().is_char_device()) {
+        let ours = |known: std::fs::Metadata| known.file_type().is_char_device() || is_stand_in(&known);
+        if path.symlink_metadata().is_ok_and(ours) {
             drop(std::fs::remove_file(&path));
         }
         let mode = Mode::from_raw_mode(0o666);
-        mknodat(rustix::fs::CWD, &path, FileType::CharacterDevice, mode, makedev(10, 237))
-            .and_then(|()| rustix::fs::chmod(&path, mode))
-            .map_err(|cause| format!("{}: {cause}", path.display()))?;
+        let make = |kind, device| mknodat(rustix::fs::CWD, &path, kind, mode, device);
+        match make(FileType::CharacterDevice, makedev(10, 237)) {
+            Err(Errno::PERM) => make(FileType::RegularFile, 0),
+            made => made,
+        }
+        .and_then(|()| rustix::fs::chmod(&path, mode))
+        .map_err(|cause| format!("{}: {cause}", path.display()))?;
         made.0.push(path);
     }
     Ok(made)
+}
+
+/// What is made where no device node can be.
+fn is_stand_in(known: &std::fs::Metadata) -> bool {
+    known.is_file() && known.len() == 0
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use manifest::snapshot::NotebookSection;
 use manifest::{CommitReason, Snapshot, TypedSection};
 
 use super::super::tests::ada;
-use super::super::{About, NewCommit, Stores};
+use super::super::{About, NewCommit, OwnStore};
 use super::*;
 
 fn store() -> (tempfile::TempDir, UserStore) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Stores::new(dir.path().join("users")).open(1000).unwrap();
+    let store = OwnStore::new(dir.path().join("store"), None).unwrap().open().unwrap();
     (dir, store)
 }
 
@@ -28,7 +28,12 @@ fn content(number: usize) -> Vec<u8> {
     std::iter::repeat_with(word).take(256).collect::<String>().into_bytes()
 }
 
-fn commit(store: &UserStore, thread: &str, parents: &[ObjectId], number: usize) -> Result<ObjectId> {
+pub(crate) fn commit(
+    store: &UserStore,
+    thread: &str,
+    parents: &[ObjectId],
+    number: usize,
+) -> Result<ObjectId> {
     let session = store.write(parents)?;
     let blob = session.put_blob(&mut content(number).as_slice(), &Silent)?;
     let notebook = NotebookSection {
@@ -53,14 +58,14 @@ fn commit(store: &UserStore, thread: &str, parents: &[ObjectId], number: usize) 
 }
 
 #[track_caller]
-fn assert_holds(store: &UserStore, id: &ObjectId, number: usize) {
+pub(crate) fn assert_holds(store: &UserStore, id: &ObjectId, number: usize) {
     let section = store.load(id).unwrap().1.get::<NotebookSection>().unwrap().unwrap();
     let mut bytes = Vec::new();
     store.store().read_blob(&section.content.into(), &mut bytes, &Silent).unwrap();
     assert!(bytes == content(number), "commit {number}");
 }
 
-fn line(store: &UserStore, length: usize) -> Vec<ObjectId> {
+pub(crate) fn line(store: &UserStore, length: usize) -> Vec<ObjectId> {
     let mut commits: Vec<ObjectId> = Vec::new();
     for number in 0..length {
         let parents: Vec<_> = commits.last().copied().into_iter().collect();
@@ -386,7 +391,7 @@ fn a_long_history_is_listed_from_commits_alone_and_from_memory_the_second_time()
     let cold_took = begun.elapsed();
     assert_eq!(cold.len(), COMMITS);
     // Without its packs the store can give nothing any more.
-    let packs = dir.path().join("users/1000/store/objects");
+    let packs = dir.path().join("store/objects");
     assert!(packs.is_dir());
     std::fs::rename(&packs, packs.with_extension("away")).unwrap();
     let begun = std::time::Instant::now();

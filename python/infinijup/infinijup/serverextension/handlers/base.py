@@ -44,6 +44,7 @@ def changes(method: Method) -> Method:
     async def guarded(self: "Handler", *args: Any, **kwargs: Any) -> Any:
         if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "execute", "kernels")):
             raise web.HTTPError(403, "this needs permission to execute kernels")
+        await self.daemon.ensure()
         return await method(self, *args, **kwargs)
 
     return answers(guarded)

@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# The sizes of `.ci/run --full`: longer than a change can wait for, with the same assertions. Read by the tests that they name.
+
+# Snapshots and rollbacks of one kernel (200), and the memory of the large kernel that has fifty (256).
+export INFINIJUP_LEAK_CYCLES=1000
+export INFINIJUP_LEAK_MIB=1024
+# For how long an intruder tries (5), and a client floods the daemon (3).
+export INFINIJUP_INTRUDER_SECONDS=60
+export INFINIJUP_FLOOD_SECONDS=10
+# Operations of each of two users side by side (20).
+export INFINIJUP_SIDE_BY_SIDE=200
+# Rounds of a kernel with two GPUs, and MiB on each of them (20x64,2x256).
+export INFINIJUP_GPU_STORIES=20x64,20x1024
+# For how long each fuzz target runs (6).
+export FUZZ_SECONDS=60
+# The version whose sessions go on under this one; its wheel is built for it (not in the gate).
+export INFINIJUP_UPGRADE_FROM=HEAD~1
+# Another version of Debian on which the first steps are done (not in the gate).
+export INFINIJUP_ELSEWHERE=trixie

@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# Live processes: real CRIU, real kernels, as root and as throw-away users. The tests of the engines that skip themselves
+# without root and CRIU must run here, then the whole product is tried from outside in tests/sessions.
+
+sessions() {
+    need_programs "sessions of live processes" || return 0
+    live_tests "engines" "$LIVE_TESTS" 65
+    # Builds a second version of everything.
+    local long=(--ignore=test_upgrade.py)
+    if [ -n "${INFINIJUP_UPGRADE_FROM:-}" ]; then
+        need_wheel "an upgrade" || return 0
+        export INFINIJUP_LAB=$LAB
+        long=()
+    fi
+    end_to_end "end to end" /opt/infinijup/test-venv/bin/python 155 . "${THOUSAND_CYCLES[@]/#/--deselect=}" --ignore-glob='test_gpu_*' "${long[@]}"
+}
+
+sessions

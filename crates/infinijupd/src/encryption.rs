@@ -1,0 +1,150 @@
+//! The store becomes an encrypted one: `infinijupd --encrypt-store`, which `infinijup store encrypt` runs.
+//!
+//! `lifecycle` does it; here is what belongs to the daemon: the settings that name the key, and the lines that tell how far it is.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use api::EncryptionLine;
+use lifecycle::{Progress, Task, encryption};
+
+use crate::error::DaemonError;
+use crate::operations::Failure;
+use crate::settings::Settings;
+use crate::{lock, settings_file};
+
+/// How often the reader is told how far it is.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Finishes or undoes what an encryption that was cut short had begun. Only for the holder of the state directory's lock.
+pub fn settle(settings: &mut Settings) -> Result<(), Failure> {
+    let state = &settings.places.state;
+    let Some(key) = encryption::finish(state)? else { return Ok(()) };
+    name_key(&settings.places.settings, &key)?;
+    encryption::settled(state)?;
+    settings.key_file = Some(key);
+    Ok(())
+}
+
+/// Encrypts the store, and tells on stdout how far it is and how it ended.
+pub fn encrypt(settings: &mut Settings) -> Result<(), Failure> {
+    settle(settings)?;
+    let places = &settings.places;
+    let key = settings.key_file.clone().unwrap_or_else(|| places.settings.with_file_name("store.key"));
+    // Before anything is done: afterwards the daemon must find the key there.
+    if let Some(named) = settings_file::key_file(&places.settings)?.filter(|named| *named != key) {
+        let what = format!(
+            "`{}` names another key: `{}`; take `key_file` out of it, or encrypt with that one",
+            places.settings.display(),
+            named.display()
+        );
+        return Err(DaemonError::Settings { what }.into());
+    }
+    let done = encryption::encrypt(&places.state, &key, &Lines::default())?;
+    let store = places.state.join("store");
+    if !done.already {
+        settle(settings)?;
+    }
+    say(&EncryptionLine::Done {
+        already: done.already,
+        commits: done.commits,
+        store: store.into(),
+        key_file: settings.key_file.clone().unwrap_or(key).into(),
+    });
+    Ok(())
+}
+
+/// Adds the key to the settings file, unless it is there.
+fn name_key(settings: &Path, key: &Path) -> Result<(), DaemonError> {
+    if settings_file::key_file(settings)?.is_some() {
+        return Ok(());
+    }
+    let failed = |action| DaemonError::io(action, settings);
+    let before = match std::fs::read(settings) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read.map_err(failed("read"))?,
+    };
+    let break_before = if before.last().is_some_and(|last| *last != b'\n') { "\n" } else { "" };
+    // A text of JSON is a text of TOML.
+    let key = serde_json::Value::from(key.to_string_lossy());
+    let line = format!(
+        "{break_before}# Without this file nothing opens the store: keep a copy elsewhere.\nkey_file = {key}\n"
+    );
+    if let Some(directory) = settings.parent() {
+        std::fs::create_dir_all(directory).map_err(failed("create the directory of"))?;
+    }
+    // Appended, not replaced: people link to such files.
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(settings);
+    let mut file = file.map_err(failed("write"))?;
+    file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("write"))
+}
+
+/// Writes a line for whoever started us; that nobody reads it is no failure.
+pub fn say(line: &EncryptionLine) {
+    let text = serde_json::to_string(line).unwrap_or_default();
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+/// What is told about the work, in few lines.
+#[derive(Default)]
+struct Lines {
+    waiting: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Lines {
+    fn advance_by(&self, task: Task, done: u64, at_once: bool) {
+        let mut waiting = lock(&self.waiting);
+        let (since, before) = waiting.take().unwrap_or_else(|| (Instant::now(), 0));
+        let done = before + done;
+        if at_once || since.elapsed() >= EVERY {
+            say(&EncryptionLine::Advance { task: task.name().to_owned(), done });
+        } else {
+            *waiting = Some((since, done));
+        }
+    }
+}
+
+impl Progress for Lines {
+    fn begin(&self, task: Task, total: Option<u64>) {
+        say(&EncryptionLine::Begin { task: task.name().to_owned(), total });
+    }
+
+    fn advance(&self, task: Task, done: u64) {
+        self.advance_by(task, done, false);
+    }
+
+    fn end(&self, task: Task) {
+        self.advance_by(task, 0, true);
+        say(&EncryptionLine::End { task: task.name().to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn the_key_is_added_to_what_is_set_and_only_once() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config/settings.toml");
+        let key = PathBuf::from("/home/a \"b\"/store.key");
+        for before in [None, Some(""), Some("idle_end = 5"), Some("# mine\nreserve = '1 MiB'\n")] {
+            let _ = std::fs::remove_file(&path);
+            if let Some(before) = before {
+                std::fs::write(&path, before).unwrap();
+            }
+            name_key(&path, &key).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with(before.unwrap_or_default()), "{text}");
+            assert_eq!(settings_file::key_file(&path).unwrap().as_ref(), Some(&key), "{text}");
+            name_key(&path, &key).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+}

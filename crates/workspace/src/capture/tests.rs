@@ -1,0 +1,229 @@
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Stdio;
+
+use manifest::snapshot::TypedSection;
+
+use super::*;
+use crate::testing::{Holder, Home, age, tree};
+
+fn appending(path: &Path) -> File {
+    fs::OpenOptions::new().append(true).open(path).unwrap()
+}
+
+fn bytes(captured: &Captured) -> u64 {
+    [captured.workspace.tree, captured.outside.tree].iter().flatten().map(|(_, bytes)| bytes).sum()
+}
+
+fn reasons(captured: &Captured) -> Vec<(String, String)> {
+    captured
+        .not_captured
+        .iter()
+        .map(|item| {
+            let path = item.path.to_string_lossy().into_owned();
+            let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (name, item.reason.clone())
+        })
+        .collect()
+}
+
+#[test]
+fn policy_open_takes_what_is_open_for_writing_and_compares_what_is_read() {
+    let home = Home::new();
+    let log = home.write("work/run.log", "one\n");
+    let other = home.write("work/other.txt", "not open");
+    let table = home.write("elsewhere/table.csv", "a,b");
+    let holder = Holder::new(&home, File::open(&table).unwrap(), appending(&log));
+    let (captured, listing) = home.capture_with(&FilePolicy::Open, &[], &Listing::default(), &[holder.pid()]);
+    assert_eq!(home.content_in(&listing, &log).as_deref(), Some(b"one\n".as_slice()));
+    assert!(!listing.entries.contains_key(&other));
+    let seen = &listing.entries[&table];
+    assert_eq!(seen.node, Node::File { size: 3, content: None });
+    assert_eq!(bytes(&captured), 4);
+    // Both sections are what a snapshot can hold.
+    let again = WorkspaceSection::from_section(&captured.workspace.to_section().unwrap()).unwrap();
+    assert_eq!(again, captured.workspace);
+
+    let (captured, listing) = home.capture_with(&FilePolicy::None, &[], &Listing::default(), &[holder.pid()]);
+    assert_eq!(captured.workspace.tree, None);
+    assert_eq!(bytes(&captured), 0);
+    assert!(listing.entries.contains_key(&table));
+    assert!(!listing.entries.contains_key(&log), "a log may grow");
+}
+
+#[test]
+fn small_files_that_are_read_are_captured_in_the_workspace() {
+    let home = Home::new();
+    let read = home.write("work/in.txt", "input");
+    let holder = Holder::new(&home, File::open(&read).unwrap(), Stdio::null());
+    let (_, listing) = home.capture_with(&FilePolicy::Open, &[], &Listing::default(), &[holder.pid()]);
+    assert_eq!(home.content_in(&listing, &read).as_deref(), Some(b"input".as_slice()));
+}
+
+#[test]
+fn the_notebook_is_captured_by_name_and_a_database_with_its_companions() {
+    let home = Home::new();
+    let notebook = home.write("work/n.ipynb", "{}");
+    let database = home.write("elsewhere/d.db", "SQLite format 3\0");
+    let wal = home.write("elsewhere/d.db-wal", "log");
+    let gone = home.path("work/gone");
+    let named = [notebook.clone(), database, gone.clone()];
+    let (captured, listing) = home.capture_with(&FilePolicy::Open, &named, &Listing::default(), &[]);
+    assert_eq!(home.content_in(&listing, &notebook).as_deref(), Some(b"{}".as_slice()));
+    assert_eq!(home.content_in(&listing, &wal).as_deref(), Some(b"log".as_slice()));
+    assert!(!listing.entries.contains_key(&gone));
+    assert_eq!(captured.not_captured, []);
+}
+
+#[test]
+fn policy_tree_takes_the_directory_within_patterns_and_bounds() {
+    let home = Home::new();
+    let kept = home.write("work/src/a.py", "print()");
+    home.write("work/cache/x.bin", "x");
+    home.write("work/.infinijup/format", "a store");
+    let big = home.write("work/z-big.bin", vec![1; 5000]);
+    symlink("src/a.py", home.path("work/link")).unwrap();
+    let policy = FilePolicy::Tree { include: vec![], exclude: vec!["cache".into()], max_bytes: 1000 };
+    let (captured, listing) = home.capture_with(&policy, &[], &Listing::default(), &[]);
+    assert!(home.content_in(&listing, &kept).is_some());
+    assert!(matches!(listing.entries[&home.path("work/link")].node, Node::Symlink { .. }));
+    assert_eq!(home.content_in(&listing, &big), None);
+    assert_eq!(
+        reasons(&captured),
+        [
+            ("cache".into(), "excluded by a pattern".into()),
+            ("z-big.bin".into(), "beyond the bound of 1000 bytes".into())
+        ]
+    );
+    assert!(listing.left_out(&home.path("work/cache/x.bin")));
+    assert!(listing.entries.keys().all(|path| !path.to_string_lossy().contains(".infinijup")));
+}
+
+#[test]
+fn what_did_not_change_is_not_read_again() {
+    let home = Home::new();
+    let file = home.write("work/data", "12345");
+    age(&file);
+    let mut parent = home.capture_tree();
+    // Another content in the parent's entry: if the next capture has it, it did not look at the file.
+    let trap = home.capture_named(&[&home.write("elsewhere/trap", "trap!")]);
+    parent.entries.get_mut(&file).unwrap().node = trap.entries[&home.path("elsewhere/trap")].node.clone();
+    let (_, listing) = home.capture_with(&tree(), &[], &parent, &[]);
+    assert_eq!(home.content_in(&listing, &file).as_deref(), Some(b"trap!".as_slice()));
+    // The same size, another ctime.
+    home.write("work/data", "54321");
+    let (_, listing) = home.capture_with(&tree(), &[], &parent, &[]);
+    assert_eq!(home.content_in(&listing, &file).as_deref(), Some(b"54321".as_slice()));
+}
+
+#[test]
+fn a_file_that_changed_a_moment_ago_is_read_again_next_time() {
+    let home = Home::new();
+    let file = home.write("work/data", "old");
+    let fresh = home.capture_tree();
+    // Unless this machine took longer than a tick to get here.
+    let entry = &fresh.entries[&file];
+    let taken_late = entry.ctime.is_some();
+    age(&file);
+    let aged = home.capture_tree();
+    assert!(aged.entries[&file].ctime.is_some());
+    assert!(taken_late || entry.ctime.is_none());
+}
+
+#[test]
+fn holes_are_left_out_of_the_copy_and_come_back_as_zeros() {
+    let home = Home::new();
+    let path = home.write("work/sparse", "");
+    let mut file = File::options().write(true).open(&path).unwrap();
+    file.set_len(32 << 20).unwrap();
+    file.seek(SeekFrom::Start(20 << 20)).unwrap();
+    file.write_all(b"in the middle").unwrap();
+    let mut stage = Stage::new(&home.path("staging")).unwrap();
+    let facts = super::super::access::facts_of(&file).unwrap();
+    let source = File::open(&path).unwrap();
+    let copy = stage.copy(&source, facts.size, facts.allocated).unwrap();
+    if let Staged::Pieces { pieces, .. } = &copy {
+        assert_eq!(pieces.len(), 1, "{pieces:?}");
+    }
+    let listing = home.capture_tree();
+    assert_eq!(home.content_in(&listing, &path).unwrap(), fs::read(&path).unwrap());
+}
+
+#[test]
+fn a_deleted_file_with_another_name_is_captured_under_the_name_that_criu_gave_it() {
+    let home = Home::new();
+    let path = home.write("work/data", "still here");
+    let holder = Holder::new(&home, Stdio::null(), appending(&path));
+    fs::hard_link(&path, home.path("elsewhere/other-name")).unwrap();
+    fs::hard_link(&path, home.path("work/link_remap.7")).unwrap();
+    home.write("work/link_remap.8", "of another file");
+    fs::remove_file(&path).unwrap();
+    let (_, listing) = home.capture_with(&FilePolicy::Open, &[], &Listing::default(), &[holder.pid()]);
+    let remap = home.path("work/link_remap.7");
+    assert_eq!(home.content_in(&listing, &remap).as_deref(), Some(b"still here".as_slice()));
+    assert!(!listing.entries.contains_key(&path));
+    assert!(!listing.entries.contains_key(&home.path("work/link_remap.8")));
+}
+
+#[test]
+fn names_that_are_not_what_they_seem_are_refused_and_never_waited_for() {
+    let home = Home::new();
+    let secret = home.path("secret");
+    fs::write(&secret, "root's").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let swapped = home.path("work/swapped");
+    symlink(&secret, &swapped).unwrap();
+    symlink(home.path(""), home.path("work/dir")).unwrap();
+    let fifo = home.path("work/fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::RWXU).unwrap();
+    let named = [swapped, home.path("work/dir/secret"), fifo, home.path("work/../secret"), home.path("work")];
+    let (captured, listing) = home.capture_with(&FilePolicy::Open, &named, &Listing::default(), &[]);
+    assert!(listing.files().all(|(_, entry)| content(entry).is_none()), "{listing:?}");
+    assert_eq!(bytes(&captured), 0);
+    assert!(captured.not_captured.len() >= 3, "{:?}", captured.not_captured);
+    // As a part of the directory they are what they are.
+    let listing = home.capture_tree();
+    assert_eq!(listing.entries[&home.path("work/fifo")].node, Node::Fifo);
+    assert!(matches!(listing.entries[&home.path("work/swapped")].node, Node::Symlink { .. }));
+    assert!(!listing.entries.contains_key(&home.path("work/dir/secret")));
+}
+
+#[test]
+fn the_users_rights_decide() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: the_users_rights_decide because it needs a second user");
+        return;
+    }
+    let home = Home::new();
+    let closed = home.path("work/closed");
+    fs::write(&closed, "root's").unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o600)).unwrap();
+    // Open in a process of the user's, for writing only, as a service may hand it over.
+    let holder = Holder::new(&home, Stdio::null(), appending(&closed));
+    let (captured, listing) = home.capture_with(&FilePolicy::Open, &[], &Listing::default(), &[holder.pid()]);
+    assert_eq!(home.content_in(&listing, &closed), None);
+    assert_eq!(reasons(&captured), [("closed".to_owned(), "permission denied".to_owned())]);
+}
+
+#[test]
+fn names_of_any_bytes_and_any_length_are_captured() {
+    let home = Home::new();
+    let odd = Path::new("work").join(OsStr::from_bytes(b"n\xff\n (deleted)"));
+    let odd = home.write(odd, "odd");
+    let long = home.write(Path::new("work").join("x".repeat(255)), "long");
+    // Deeper than a path can be: made and seen step by step.
+    let mut deep = PathBuf::from("work");
+    for _ in 0..12 {
+        deep.push("d".repeat(255));
+    }
+    let deep = home.write(deep.join("f"), "deep");
+    let holder = Holder::new(&home, Stdio::null(), appending(&odd));
+    let (_, listing) = home.capture_with(&tree(), &[], &Listing::default(), &[holder.pid()]);
+    for (path, text) in [(&odd, "odd"), (&long, "long"), (&deep, "deep")] {
+        assert_eq!(home.content_in(&listing, path).as_deref(), Some(text.as_bytes()), "{path:?}");
+    }
+    assert_eq!(listing.entries[&odd].ino, Some(fs::metadata(&odd).unwrap().ino()));
+}

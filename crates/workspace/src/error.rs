@@ -1,0 +1,51 @@
+//! What goes wrong here. Who captures and puts back gives these the codes of its own errors.
+
+use std::io;
+use std::path::PathBuf;
+
+use cas_core::StoreError;
+use manifest::ManifestError;
+use sandbox::SandboxError;
+use thiserror::Error;
+
+/// Why files could not be captured or put back.
+#[derive(Debug, Error)]
+pub enum WorkspaceError {
+    /// The operating system refused.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// A verb: "open", "create" …
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody else has changed files that would be overwritten.
+    #[error("{} files were changed by others", paths.len())]
+    Changed {
+        /// Which.
+        paths: Vec<PathBuf>,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What a snapshot says about files.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// Becoming the user whose files they are.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+}
+
+/// The usual result here.
+pub type Result<T, E = WorkspaceError> = std::result::Result<T, E>;
+
+/// For `map_err`: what was done, to what.
+pub(crate) fn io_error<E: Into<io::Error>>(
+    action: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(E) -> WorkspaceError {
+    let path = path.into();
+    move |source| WorkspaceError::Io { action, path, source: source.into() }
+}

@@ -1,0 +1,125 @@
+//! What a snapshot knows of files, by path.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use cas_core::{ObjectId, Store};
+use manifest::snapshot::{OutsideSection, WorkspacePolicy, WorkspaceSection};
+use manifest::{BlobRef, Entry, ManifestError, ManifestObject, Node, Snapshot, Tree};
+
+use crate::error::Result;
+
+/// A directory within a directory within … : deeper than this is not read, and not captured either.
+pub(crate) const MAX_DEPTH: usize = 256;
+
+/// The files of a snapshot, as its processes saw them.
+#[derive(Clone, Default, Debug)]
+pub struct Listing {
+    /// Files, directories and links by full path.
+    pub entries: BTreeMap<PathBuf, Entry>,
+    /// What was known and not captured, with everything below.
+    pub not_captured: Vec<PathBuf>,
+    /// Whether everything in the workspace was to be captured.
+    pub whole_tree: bool,
+}
+
+impl Listing {
+    /// Of a snapshot's two sections.
+    pub fn load(
+        store: &Store,
+        workspace: Option<&WorkspaceSection>,
+        outside: Option<&OutsideSection>,
+    ) -> Result<Self> {
+        let mut listing = Self::default();
+        if let Some(section) = outside {
+            if let Some((tree, _)) = section.tree {
+                listing.add_tree(store, Path::new("/"), &tree)?;
+            }
+            listing
+                .not_captured
+                .extend(section.not_captured.iter().map(|item| to_path(item.path.as_bytes())));
+        }
+        if let Some(section) = workspace {
+            let root = to_path(section.root.as_bytes());
+            let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+            if !root.is_absolute() || !root.components().all(plain) {
+                let detail = format!("its workspace is `{}`", root.display());
+                return Err(
+                    ManifestError::Malformed { what: "section `workspace`".to_owned(), detail }.into()
+                );
+            }
+            if let Some((tree, _)) = section.tree {
+                listing.add_tree(store, &root, &tree)?;
+            }
+            let inside = section.not_captured.iter().map(|item| root.join(to_path(item.path.as_bytes())));
+            listing.not_captured.extend(inside);
+            listing.whole_tree = section.policy == WorkspacePolicy::Tree;
+        }
+        Ok(listing)
+    }
+
+    /// Of a snapshot.
+    pub fn of_snapshot(store: &Store, snapshot: &Snapshot) -> Result<Self> {
+        Self::load(store, snapshot.get()?.as_ref(), snapshot.get()?.as_ref())
+    }
+
+    fn add_tree(&mut self, store: &Store, root: &Path, tree: &ObjectId) -> Result<()> {
+        let mut open = vec![(root.to_owned(), *tree, 0)];
+        while let Some((directory, id, depth)) = open.pop() {
+            let tree = Tree::decode(&store.get(Tree::KIND, &id)?)?;
+            for entry in tree.entries() {
+                let path = directory.join(OsStr::from_bytes(entry.name.as_bytes()));
+                if let Node::Dir { tree } = entry.node {
+                    if depth >= MAX_DEPTH {
+                        let detail = format!("`{}` is too deep", path.display());
+                        return Err(ManifestError::Malformed { what: "tree".to_owned(), detail }.into());
+                    }
+                    open.push((path.clone(), tree, depth + 1));
+                }
+                self.entries.insert(path, entry.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what another one has. Where both have a content, the other's is kept.
+    pub fn merge(&mut self, other: Self) {
+        for (path, entry) in other.entries {
+            let better = content(&entry).is_some() || !self.entries.contains_key(&path);
+            if better {
+                self.entries.insert(path, entry);
+            }
+        }
+        self.not_captured.extend(other.not_captured);
+    }
+
+    /// The stored content of a file.
+    pub fn content(&self, path: &Path) -> Option<BlobRef> {
+        self.entries.get(path).and_then(content)
+    }
+
+    /// The files, without directories and links.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &Entry)> {
+        let is_file = |(_, entry): &(&PathBuf, &Entry)| matches!(entry.node, Node::File { .. });
+        self.entries.iter().filter(is_file).map(|(path, entry)| (path.as_path(), entry))
+    }
+
+    /// Whether a path, or a directory that it is in, was left out on purpose.
+    pub(crate) fn left_out(&self, path: &Path) -> bool {
+        self.not_captured.iter().any(|left_out| path.starts_with(left_out))
+    }
+}
+
+/// The stored content of an entry.
+pub(crate) fn content(entry: &Entry) -> Option<BlobRef> {
+    match entry.node {
+        Node::File { content, .. } => content,
+        _ => None,
+    }
+}
+
+fn to_path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}

@@ -1,0 +1,336 @@
+//! What a rollback would do to files, found out before anything is touched.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use cas_core::Store;
+use manifest::{BlobRef, Entry, Node};
+use rustix::fs::OFlags;
+
+use super::access::{Bases, Facts, kind_name, reason};
+use super::capture::{COMPANIONS, companions_of};
+use super::listing::content;
+use super::patterns::Patterns;
+use super::put_back::PutBack;
+use super::walk::walk;
+use super::{Base, Spot};
+use crate::error::{Result, io_error};
+use crate::policy::FilePolicy;
+
+/// How many files are open at a time.
+pub(super) const BATCH: usize = 64;
+/// How a database of SQLite begins.
+pub(super) const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// What would be done.
+#[derive(Clone, Default, Debug)]
+pub struct Plan {
+    /// Files that have another content now.
+    pub write: Vec<PathBuf>,
+    /// Files that are gone.
+    pub create: Vec<PathBuf>,
+    /// Files that were not there, as far as the automatic snapshot has them.
+    pub remove: Vec<PathBuf>,
+    /// How many files are as they were.
+    pub unchanged: usize,
+    /// Files to be overwritten that somebody else seems to have changed since the session's last snapshot.
+    pub changed_by_others: Vec<PathBuf>,
+    /// Files to be overwritten that changed since then, by the session or by somebody else: that cannot be told.
+    pub unclear: Vec<PathBuf>,
+    /// Files that a restore needs as they were, and that cannot be put back: it would fail.
+    pub blocked: Vec<Blocked>,
+}
+
+/// A file that is in the way of a restore.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Blocked {
+    /// As the session sees it.
+    pub path: PathBuf,
+    /// For people.
+    pub reason: String,
+}
+
+impl Plan {
+    /// What the automatic snapshot must hold: everything that will be overwritten.
+    pub fn touches(&self) -> Vec<PathBuf> {
+        self.write.clone()
+    }
+
+    /// What people should hear of, though it is no reason to refuse.
+    pub fn warnings(&self) -> Vec<String> {
+        let is_companion = |path: &&PathBuf| {
+            let name = path.as_os_str().as_bytes();
+            COMPANIONS.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
+        };
+        let removed: Vec<&PathBuf> = self.remove.iter().filter(|path| !is_companion(path)).collect();
+        let unclear: Vec<&PathBuf> = self.unclear.iter().collect();
+        [
+            (unclear, "changed since the last snapshot, while the session did not have them open; put back"),
+            (removed, "newer than the snapshot; taken away"),
+        ]
+        .into_iter()
+        .filter(|(paths, _)| !paths.is_empty())
+        .map(|(paths, what)| format!("{what}, the automatic snapshot has them: {}", some_of(&paths)))
+        .collect()
+    }
+}
+
+/// The first of them, and how many more there are, for a sentence.
+pub fn some_of(paths: &[impl AsRef<Path>]) -> String {
+    const SHOWN: usize = 5;
+    let mut words: Vec<String> =
+        paths.iter().take(SHOWN).map(|path| format!("`{}`", path.as_ref().display())).collect();
+    if paths.len() > SHOWN {
+        words.push(format!("{} more", paths.len() - SHOWN));
+    }
+    words.join(", ")
+}
+
+/// What one file needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Action {
+    Nothing,
+    Write(Facts),
+    Create,
+    Blocked(String),
+}
+
+/// One file of the snapshot.
+#[derive(Clone, Debug)]
+pub(super) struct Step<'a> {
+    pub(super) path: &'a Path,
+    pub(super) spot: Spot,
+    pub(super) entry: &'a Entry,
+    pub(super) action: Action,
+}
+
+impl<'a> PutBack<'a> {
+    /// Looks at everything, changes nothing.
+    pub fn plan(&self) -> Result<Plan> {
+        let mut plan = Plan::default();
+        let mut written = Vec::new();
+        for step in self.steps()? {
+            match step.action {
+                Action::Nothing => plan.unchanged += 1,
+                Action::Create => plan.create.push(step.path.to_owned()),
+                Action::Blocked(reason) => plan.blocked.push(Blocked { path: step.path.to_owned(), reason }),
+                Action::Write(facts) => {
+                    plan.write.push(step.path.to_owned());
+                    written.push((step.path, step.spot, facts));
+                }
+            }
+        }
+        self.blame(written, &mut plan)?;
+        for (path, _, facts) in self.strangers()? {
+            if self.running && facts.uid != self.user.uid {
+                plan.changed_by_others.push(path.clone());
+            }
+            plan.remove.push(path);
+        }
+        Ok(plan)
+    }
+
+    /// What each file of the snapshot needs.
+    pub(super) fn steps(&self) -> Result<Vec<Step<'a>>> {
+        let mut steps: Vec<Step<'a>> = self
+            .to
+            .files()
+            .filter_map(|(path, entry)| {
+                Some(Step { path, spot: self.places.spot(path)?, entry, action: Action::Nothing })
+            })
+            .collect();
+        let seen = sandbox::as_user(self.user, || -> io::Result<Vec<_>> {
+            let bases = Bases::open(self.places)?;
+            Ok(steps.iter().map(|step| bases.facts(&step.spot)).collect())
+        })?
+        .map_err(io_error("open", "/"))?;
+        for (step, seen) in steps.iter_mut().zip(seen) {
+            step.action = first_look(step.entry, seen);
+        }
+        // The same size says nothing about the bytes.
+        let doubtful: Vec<&mut Step<'a>> = steps
+            .iter_mut()
+            .filter(|step| {
+                let Node::File { size, .. } = step.entry.node else { return false };
+                matches!(step.action, Action::Write(facts) if facts.size == size)
+            })
+            .collect();
+        for mut batch in batches(doubtful) {
+            let pairs: Vec<_> = batch.iter().map(|step| (&step.spot, content(step.entry))).collect();
+            let same = self.same_contents(&pairs)?;
+            for (step, same) in batch.iter_mut().zip(same) {
+                if same {
+                    step.action = Action::Nothing;
+                }
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Which files have exactly this content. One that cannot be read has not.
+    pub(super) fn same_contents(&self, files: &[(&Spot, Option<BlobRef>)]) -> Result<Vec<bool>> {
+        let mut same = Vec::with_capacity(files.len());
+        for batch in files.chunks(BATCH) {
+            let handles = sandbox::as_user(self.user, || {
+                let bases = Bases::open(self.places)?;
+                let open = |(spot, _): &(&Spot, _)| bases.open_file(spot, OFlags::RDONLY).ok();
+                io::Result::Ok(batch.iter().map(open).collect::<Vec<_>>())
+            })?
+            .map_err(io_error("open", "/"))?;
+            for ((_, content), handle) in batch.iter().zip(handles) {
+                same.push(match (content, handle) {
+                    (Some(content), Some((file, facts))) if facts.size == content.len => {
+                        has_content(self.store, &file, *content)?
+                    }
+                    _ => false,
+                });
+            }
+        }
+        Ok(same)
+    }
+
+    /// Who changed the files that will be overwritten, since the last snapshot. The kernel does not say who wrote, so this
+    /// goes by what can be seen. What the session has open for writing is its own doing, unless none of its descriptors is
+    /// where the file now ends: then it was not the last to write. What it does not have open is somebody else's; but
+    /// where the whole directory belongs to the session, opening, writing and closing files there is what its programs do
+    /// all the time.
+    fn blame(&self, written: Vec<(&Path, Spot, Facts)>, plan: &mut Plan) -> Result<()> {
+        let open =
+            |path: &Path| self.open.iter().find(|file| file.written && !file.deleted && file.path == path);
+        let head = self.head.unwrap_or(self.to);
+        let mut doubtful = Vec::new();
+        for (path, spot, facts) in written {
+            let known = head.entries.get(path);
+            let own = open(path).is_some_and(|file| file.own_end);
+            if !own && !known.is_some_and(|entry| facts.unchanged_since(entry)) {
+                let its_place = self.to.whole_tree && self.places.in_workspace(path);
+                let may_be_own =
+                    self.running && its_place && facts.uid == self.user.uid && open(path).is_none();
+                doubtful.push((path, spot, known.and_then(content), may_be_own));
+            }
+        }
+        let pairs: Vec<_> = doubtful.iter().map(|(_, spot, content, _)| (spot, *content)).collect();
+        let same = self.same_contents(&pairs)?;
+        for ((path, _, _, may_be_own), same) in doubtful.iter().zip(same) {
+            match (same, may_be_own) {
+                (true, _) => {}
+                (false, true) => plan.unclear.push((*path).to_owned()),
+                (false, false) => plan.changed_by_others.push((*path).to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Files that are there now and were not: what SQLite keeps beside a database, and, if the snapshot has the whole
+    /// directory, everything else in it.
+    pub(super) fn strangers(&self) -> Result<Vec<(PathBuf, Spot, Facts)>> {
+        let mut beside = Vec::new();
+        for (path, entry) in self.to.files() {
+            let Some(content) = content(entry) else { continue };
+            for companion in companions_of(path).filter(|companion| !self.to.entries.contains_key(companion))
+            {
+                if let Some(spot) = self.places.spot(&companion) {
+                    beside.push((companion, spot, content));
+                }
+            }
+        }
+        let walk_it = match self.policy {
+            FilePolicy::Tree { include, exclude, .. } if self.to.whole_tree => {
+                Some(Patterns::new(include, exclude))
+            }
+            _ => None,
+        };
+        let (beside, walked) = sandbox::as_user(self.user, || -> io::Result<_> {
+            let bases = Bases::open(self.places)?;
+            let there = |(path, spot, content): (PathBuf, Spot, BlobRef)| {
+                let facts = bases.facts(&spot).ok().flatten().filter(Facts::is_file)?;
+                Some((path, spot, facts, content))
+            };
+            let beside: Vec<_> = beside.into_iter().filter_map(there).collect();
+            let walked = match (walk_it, bases.get(Base::Workspace)) {
+                (Some(patterns), Ok(handle)) => Some(walk(handle, &patterns)?),
+                _ => None,
+            };
+            Ok((beside, walked))
+        })?
+        .map_err(io_error("look through", self.workspace_path()))?;
+        let mut strangers = Vec::new();
+        for (path, spot, facts, content) in beside {
+            if is_sqlite(self.store, content)? {
+                strangers.push((path, spot, facts));
+            }
+        }
+        for seen in walked.into_iter().flat_map(|walked| walked.seen) {
+            let path = self.workspace_path().join(&seen.path);
+            let known = self.to.entries.contains_key(&path) || self.to.left_out(&path);
+            let listed = strangers.iter().any(|(stranger, ..)| *stranger == path);
+            if seen.facts.is_file() && !known && !listed {
+                let spot = Spot { base: Base::Workspace, below: seen.path };
+                strangers.push((path, spot, seen.facts));
+            }
+        }
+        Ok(strangers)
+    }
+
+    /// The workspace as the session sees it.
+    fn workspace_path(&self) -> PathBuf {
+        self.places.workspace.as_ref().map_or_else(|| PathBuf::from("/"), |(inside, _)| inside.clone())
+    }
+}
+
+fn first_look(entry: &Entry, seen: io::Result<Option<Facts>>) -> Action {
+    let Node::File { size, content } = entry.node else { return Action::Nothing };
+    match (seen, content) {
+        // Seen and not captured, and no process had it open.
+        (_, None) if entry.ino.is_none() => Action::Nothing,
+        (Err(error), _) => Action::Blocked(reason(&error)),
+        (Ok(Some(facts)), _) if !facts.is_file() => {
+            Action::Blocked(format!("is a {} now", kind_name(facts.kind)))
+        }
+        (Ok(None), Some(_)) => Action::Create,
+        (Ok(Some(facts)), Some(_)) if facts.unchanged_since(entry) => Action::Nothing,
+        (Ok(Some(facts)), Some(_)) => Action::Write(facts),
+        (Ok(None), None) => Action::Blocked("is gone, and the snapshot does not have its content".to_owned()),
+        (Ok(Some(facts)), None) if facts.size != size => Action::Blocked(format!(
+            "has {} bytes, had {size} at the snapshot, and the snapshot does not have its content",
+            facts.size
+        )),
+        (Ok(Some(_)), None) => Action::Nothing,
+    }
+}
+
+/// Vectors of at most so many.
+fn batches<T>(items: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.into_iter();
+    std::iter::from_fn(move || {
+        let batch: Vec<T> = items.by_ref().take(BATCH).collect();
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
+/// Whether a file has the bytes of a blob, and no others.
+pub(super) fn has_content(store: &Store, file: &File, content: BlobRef) -> Result<bool> {
+    let mut blob = store.open_blob(&content.into())?;
+    let mut at = 0;
+    let mut buffer = Vec::new();
+    while let Some(chunk) = blob.next_chunk()? {
+        buffer.resize(chunk.len(), 0);
+        if file.read_exact_at(&mut buffer, at).is_err() || buffer != chunk {
+            return Ok(false);
+        }
+        at += chunk.len() as u64;
+    }
+    Ok(true)
+}
+
+/// Whether a content is a database of SQLite.
+pub(super) fn is_sqlite(store: &Store, content: BlobRef) -> Result<bool> {
+    if content.len < 100 {
+        return Ok(false);
+    }
+    let mut blob = store.open_blob(&content.into())?;
+    Ok(blob.next_chunk()?.is_some_and(|chunk| chunk.starts_with(SQLITE)))
+}

@@ -1,0 +1,184 @@
+"""One run: cleaned before it begins, with users and daemons that end with it.
+
+`INFINIJUP_TESTS_REQUIRED=1` turns what cannot run here from a skip into a failure.
+"""
+
+import os
+import shutil
+
+import pytest
+
+from harness import gpu as gpu_harness
+from harness import leftovers
+from harness.daemon import PROGRAMS, Daemon, copy_programs, criu, programs
+from harness.history import History
+from harness.session import Commands
+from harness.users import User
+
+
+def pytest_collection_modifyitems(config, items):
+    """Says what is missing for all of them at once."""
+    missing = []
+    if os.getuid() != 0:
+        missing.append("root")
+    if not os.access(criu(), os.X_OK):
+        missing.append(f"CRIU at {criu()} (scripts/install-criu.sh)")
+    missing += [f"{programs() / name} (cargo build)" for name in PROGRAMS if not (programs() / name).exists()]
+    if not missing:
+        return
+    reason = "needs " + ", ".join(missing)
+    if os.environ.get("INFINIJUP_TESTS_REQUIRED") == "1":
+        pytest.exit(f"cannot run here: {reason}", returncode=1)
+    for item in items:
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def record():
+    """The run's own directories, and copies of the programs in them."""
+    leftovers.clean_earlier_runs()
+    record = leftovers.Record.begin()
+    for directory in (record.base, record.run):
+        directory.mkdir(mode=0o755)
+    copy_programs(record.base / "bin")
+    yield record
+    record.clean()
+
+
+def daemons(record, request, make_user):
+    """Makes daemons of the test's own user, or of another; each is closed at the end and must leave nothing behind."""
+    made = []
+
+    def make(environment=None, user=None):
+        daemon = Daemon(record, f"d{os.urandom(2).hex()}", user or make_user.owner(), environment).start()
+        made.append(daemon)
+        return daemon
+
+    yield make
+    failed = getattr(request.node, "failed", False)
+    problems = []
+    for daemon in made:
+        if failed:
+            print(f"---- log of the daemon ----\n{daemon.log_tail(80)}")
+            keep = os.environ.get("INFINIJUP_TEST_LOGS")
+            if keep and daemon.log.exists():
+                shutil.copy(daemon.log, os.path.join(keep, f"{request.node.name}.{daemon.name}.log"))
+        try:
+            daemon.close()
+        except AssertionError as problem:
+            problems.append(str(problem))
+    # What is left behind after a failed test is no news.
+    assert failed or not problems, "; ".join(problems)
+
+
+class Users:
+    """Makes users. The first one is who runs the daemons; all others are strangers to those."""
+
+    def __init__(self, record):
+        self.record, self.made, self.given = record, [], 0
+
+    def owner(self):
+        """Who runs the daemons."""
+        if not self.made:
+            self.made.append(User.make(self.record))
+        return self.made[0]
+
+    def __call__(self):
+        self.given += 1
+        if self.given > 1:
+            self.made.append(User.make(self.record))
+            return self.made[-1]
+        return self.owner()
+
+    def remove(self):
+        """All of them."""
+        for user in self.made:
+            leftovers.remove_user(user.name)
+            self.record.remove_user(user.name)
+
+
+def users(record):
+    """Makes users; each is removed at the end."""
+    made = Users(record)
+    yield made
+    made.remove()
+
+
+# For one test, and for all tests of a module that share what takes long to make.
+make_user = pytest.fixture(users, name="make_user")
+module_make_user = pytest.fixture(users, scope="module", name="module_make_user")
+
+
+@pytest.fixture
+def make_daemon(record, request, make_user):
+    """Makes daemons for one test."""
+    yield from daemons(record, request, make_user)
+
+
+@pytest.fixture(scope="module")
+def module_make_daemon(record, request, module_make_user):
+    """The same for a module."""
+    yield from daemons(record, request, module_make_user)
+
+
+make_gpu = pytest.fixture(gpu_harness.gpus, name="make_gpu")
+module_make_gpu = pytest.fixture(gpu_harness.gpus, scope="module", name="module_make_gpu")
+
+
+@pytest.fixture
+def gpu(make_gpu):
+    """A machine with two GPUs."""
+    return make_gpu()
+
+
+@pytest.fixture(scope="module")
+def module_gpu(module_make_gpu):
+    """The same for all tests of a module."""
+    return module_make_gpu()
+
+
+gpu_helper = pytest.fixture(gpu_harness.helper, name="gpu_helper")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Lets fixtures know whether the test itself failed."""
+    report = yield
+    if report.failed and report.when in ("setup", "call"):
+        item.failed = item.parent.failed = True
+    return report
+
+
+@pytest.fixture
+def user(make_user):
+    """A user."""
+    return make_user()
+
+
+@pytest.fixture
+def daemon(make_daemon, user):
+    """The daemon of that user."""
+    return make_daemon(user=user)
+
+
+@pytest.fixture
+def commands(user, daemon):
+    """The command as that user. Users outlive the daemon: their sessions end before they do."""
+    return Commands(daemon, user)
+
+
+@pytest.fixture
+def history(user, daemon):
+    """The routes of history, as the user."""
+    return History(daemon, user)
+
+
+@pytest.fixture
+def root(make_daemon):
+    """Root's own daemon, and the command as root."""
+    root = User("root")
+    daemon = make_daemon(user=root)
+    # Beside the daemon: root's home is not ours to write to.
+    jupyter = daemon.state.parent / "jupyter"
+    root.write_kernelspec(jupyter)
+    return Commands(daemon, root, {"JUPYTER_PATH": str(jupyter)})
