@@ -137,6 +137,8 @@ def test_snapshots_by_time_between_cells_or_in_one_that_does_not_end(session, us
 
 def test_a_kernel_that_rests_is_snapshotted_and_then_sleeps(session):
     policy(session, snapshot_after_idle_s=1, suspend_after_idle_s=15, suspend_only_gpu=False)
+    # Until it is listened to, nobody knows that a cell ran.
+    until("it is listened to", session, "idle")
     session.kernel.run("x = 41")
     proc.until("it sleeps", lambda: session.state == "suspended", seconds=LONG)
     assert [c["reason"] for c in commits(session)] == ["idle", "idle"]

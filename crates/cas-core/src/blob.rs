@@ -201,7 +201,10 @@ impl Items {
             // All senders gone before all answers came: a worker failed, and the session knows why.
             let Ok((at, item)) = self.replies.recv() else {
                 session.check()?;
-                return Err(StoreError::SessionFailed { detail: "a worker gave no answer".into() });
+                return Err(StoreError::SessionFailed {
+                    detail: "a worker gave no answer".into(),
+                    hint: None,
+                });
             };
             self.list[at] = item;
             self.taken += 1;

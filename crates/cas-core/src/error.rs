@@ -195,6 +195,8 @@ pub enum StoreError {
     SessionFailed {
         /// The first error, as text: it was returned in full where it happened.
         detail: String,
+        /// What that one says to do next: who is told second must know it, too.
+        hint: Option<&'static str>,
     },
     /// A bug of ours.
     #[error("internal error: {detail}")]
@@ -218,6 +220,16 @@ impl StoreError {
     /// Attaches what was being done to an SQLite error.
     pub fn catalogue(action: &'static str) -> impl FnOnce(rusqlite::Error) -> Self {
         move |source| Self::Catalogue { action, source }
+    }
+
+    /// What everybody else is told after this error has ended a write session.
+    pub(crate) fn session_failed(&self) -> Self {
+        match self {
+            Self::SessionFailed { detail, hint } => {
+                Self::SessionFailed { detail: detail.clone(), hint: *hint }
+            }
+            error => Self::SessionFailed { detail: error.to_string(), hint: error.hint() },
+        }
     }
 
     /// Something in `path` is not what was written.
@@ -341,6 +353,7 @@ impl StoreError {
             ),
             Self::RefConflict { .. } => Some("look at what is there now (`infinijup log`) and decide again"),
             Self::Locked { .. } => Some("wait for it to end, then run the same command again"),
+            Self::SessionFailed { hint, .. } => *hint,
             Self::Bug { .. } => Some("please report this, with the output of `infinijup store stat --json`"),
             _ => None,
         }

@@ -56,8 +56,8 @@ class Kernel:
         return None
 
     def send(self, code):
-        """Begins a cell and does not wait for it."""
-        return self.client.execute(code, silent=False, store_history=False, allow_stdin=False)
+        """Begins a cell and does not wait for it. If it fails, what comes soon after it is not answered with `aborted`."""
+        return self.client.execute(code, silent=False, store_history=False, allow_stdin=False, stop_on_error=False)
 
     def run(self, code, seconds=60.0):
         """Runs a cell to its end."""

@@ -154,7 +154,7 @@ impl<'a> Ingest<'a> {
         // A worker failed: its error is in the session.
         let Some(output) = output else {
             self.session.check()?;
-            return Err(StoreError::SessionFailed { detail: "a worker gave no answer".into() });
+            return Err(StoreError::SessionFailed { detail: "a worker gave no answer".into(), hint: None });
         };
         let counts = output.counts;
         self.stats.present += counts.present;

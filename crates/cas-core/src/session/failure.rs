@@ -16,11 +16,7 @@ impl Failure {
     pub(super) fn check(&self) -> Result<()> {
         let mut failure = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(error) = failure.take() else { return Ok(()) };
-        let again = match &error {
-            StoreError::SessionFailed { detail } => detail.clone(),
-            error => error.to_string(),
-        };
-        *failure = Some(StoreError::SessionFailed { detail: again });
+        *failure = Some(error.session_failed());
         Err(error)
     }
 }

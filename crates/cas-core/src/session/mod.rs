@@ -204,7 +204,7 @@ impl WriteSession {
     pub fn flush(&self) -> Result<()> {
         let flushed = self.try_flush();
         if let Err(error) = &flushed {
-            self.shared.fail(StoreError::SessionFailed { detail: error.to_string() });
+            self.shared.fail(error.session_failed());
         }
         flushed
     }
@@ -294,7 +294,7 @@ impl Shared {
             None => Ok(None),
         });
         // It counts as taken charge of and nobody will write it: whoever else has put it must not be able to commit.
-        let fail = |error: &StoreError| self.fail(StoreError::SessionFailed { detail: error.to_string() });
+        let fail = |error: &StoreError| self.fail(error.session_failed());
         let readable = found.inspect_err(fail)?;
         if readable == Some(false) {
             self.distrust(id);

@@ -145,7 +145,7 @@ impl Packer {
 }
 
 fn gone() -> StoreError {
-    StoreError::SessionFailed { detail: "its packer has stopped".into() }
+    StoreError::SessionFailed { detail: "its packer has stopped".into(), hint: None }
 }
 
 /// Gives a sealed pack its name. The catalogue hears of it first, so that a crash leaves no file that nobody knows.

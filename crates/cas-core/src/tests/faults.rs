@@ -415,5 +415,8 @@ fn a_full_disk_ends_a_long_write_soon_and_is_named() {
     let failed = (0..5000u64).find_map(|n| session.put(Kind::CHUNK, noise(n, 2000)).err());
     let failed = failed.expect("ten megabytes went to a disk that is full");
     assert!(failed.hint().is_some_and(|hint| hint.contains("free some space")), "{failed:?}");
-    assert!(matches!(session.commit(&[]), Err(StoreError::SessionFailed { .. })));
+    // Whoever is told second must know what to do, too.
+    let told = session.commit(&[]).unwrap_err();
+    assert!(matches!(told, StoreError::SessionFailed { .. }), "{told:?}");
+    assert_eq!(told.hint(), failed.hint());
 }

@@ -1,7 +1,8 @@
 //! One connection to a kernel that is made again and again.
 //!
 //! A kernel goes and comes back at the same port: it is swapped for an earlier self, sleeps and wakes, or is not there yet.
-//! So a channel that is lost is tried again for ever, soon at first and then every two seconds, until its owner drops it.
+//! So a channel that is lost is tried again for ever, soon at first and then four times a second, until its owner drops it: what a
+//! kernel does in its first moments counts, too.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::frames::{Decoder, Heard, Socket};
 
 /// How soon a lost connection is tried again, at first and at most.
 const SOON: Duration = Duration::from_millis(20);
-const LATER: Duration = Duration::from_secs(2);
+const LATER: Duration = Duration::from_millis(250);
 
 /// How long a peer may take for the handshake, and for taking what we send. A kernel that stands still for a snapshot takes
 /// neither; its connection is not given up before the snapshot could be over.

@@ -94,7 +94,7 @@ impl Engine {
         let now = schedule.now();
         let facts = self.facts(record, now);
         let fresh = || {
-            let mut plan = Plan::new(now, facts.runs);
+            let mut plan = Plan::new(now);
             if we_came {
                 plan.may_have_run();
             }

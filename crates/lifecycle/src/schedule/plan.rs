@@ -73,11 +73,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(now: Duration, runs: u64) -> Self {
+    /// For a session that is looked at for the first time. Its first cell may be over by now: it counts from nothing having run.
+    pub(crate) fn new(now: Duration) -> Self {
         Self {
             last: now,
-            runs,
-            at_hold: runs,
+            runs: 0,
+            at_hold: 0,
             under_way: None,
             not_before: Duration::ZERO,
             gpu_not_before: Duration::ZERO,
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn every_so_often_if_something_ran() {
-        let (policy, mut plan) = (policy(Some(60), None, None), Plan::new(S(0), 0));
+        let (policy, mut plan) = (policy(Some(60), None, None), Plan::new(S(0)));
         assert_eq!(plan.begins(&policy, idle(100, 10, 0), no), None, "nothing ran");
         assert_eq!(plan.begins(&policy, idle(59, 10, 1), no), None, "too soon");
         assert_eq!(plan.begins(&policy, idle(60, 10, 1), no), Some(Due::Interval));
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_waited_for_but_not_for_ever() {
-        let (policy, mut plan) = (policy(Some(60), None, None), Plan::new(S(0), 0));
+        let (policy, mut plan) = (policy(Some(60), None, None), Plan::new(S(0)));
         assert_eq!(plan.begins(&policy, busy(179, 0, 1), no), None);
         assert_eq!(plan.begins(&policy, busy(190, 20, 1), no), None, "it was idle in between");
         assert_eq!(plan.begins(&policy, busy(200, 20, 1), no), Some(Due::Interval));
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn at_rest_once() {
-        let (policy, mut plan) = (policy(None, Some(10), None), Plan::new(S(0), 0));
+        let (policy, mut plan) = (policy(None, Some(10), None), Plan::new(S(0)));
         assert_eq!(plan.begins(&policy, idle(9, 0, 1), no), None);
         assert_eq!(plan.begins(&policy, idle(10, 0, 1), no), Some(Due::Idle));
         plan.held(1);
@@ -248,8 +249,14 @@ mod tests {
     }
 
     #[test]
+    fn a_first_cell_that_was_over_before_anyone_looked() {
+        let (policy, mut plan) = (policy(None, Some(10), None), Plan::new(S(1)));
+        assert_eq!(plan.begins(&policy, idle(11, 1, 1), no), Some(Due::Idle));
+    }
+
+    #[test]
     fn sleep_is_for_those_with_gpu_memory_unless_all_are_meant() {
-        let (mut policy, mut plan) = (policy(None, None, Some(30)), Plan::new(S(0), 0));
+        let (mut policy, mut plan) = (policy(None, None, Some(30)), Plan::new(S(0)));
         assert_eq!(plan.begins(&policy, idle(29, 0, 0), no), None);
         assert_eq!(plan.begins(&policy, idle(30, 0, 0), || false), None);
         assert_eq!(plan.clone().begins(&policy, idle(30, 0, 0), || true), Some(Due::Suspend));
@@ -260,7 +267,7 @@ mod tests {
 
     #[test]
     fn failures_are_no_loop() {
-        let (policy, mut plan) = (policy(Some(1), None, None), Plan::new(S(0), 0));
+        let (policy, mut plan) = (policy(Some(1), None, None), Plan::new(S(0)));
         assert_eq!(plan.begins(&policy, idle(5, 0, 1), no), Some(Due::Interval));
         plan.did(S(6), Did::Failed);
         assert_eq!(plan.begins(&policy, idle(605, 0, 1), no), None);
@@ -276,15 +283,15 @@ mod tests {
     fn what_is_not_known_is_left_alone_and_a_command_has_only_the_interval() {
         let all = policy(Some(10), Some(10), Some(10));
         let unknown = Facts { kernel: Some((Doing::Unknown, S(0))), ..idle(999, 0, 5) };
-        assert_eq!(Plan::new(S(0), 0).begins(&all, unknown, no), None);
+        assert_eq!(Plan::new(S(0)).begins(&all, unknown, no), None);
         let command = Facts { kernel: None, ..idle(10, 0, 0) };
-        assert_eq!(Plan::new(S(0), 0).begins(&all, command, no), Some(Due::Interval));
-        assert_eq!(Plan::new(S(0), 0).begins(&policy(None, None, None), idle(9999, 0, 9), no), None);
+        assert_eq!(Plan::new(S(0)).begins(&all, command, no), Some(Due::Interval));
+        assert_eq!(Plan::new(S(0)).begins(&policy(None, None, None), idle(9999, 0, 9), no), None);
     }
 
     #[test]
     fn what_holds_no_gpu_memory_is_not_asked_every_second() {
-        let (policy, mut plan) = (policy(None, None, Some(30)), Plan::new(S(0), 0));
+        let (policy, mut plan) = (policy(None, None, Some(30)), Plan::new(S(0)));
         assert_eq!(plan.begins(&policy, idle(30, 0, 0), || false), None);
         plan.without_gpu(S(30));
         assert_eq!(plan.begins(&policy, idle(39, 0, 0), no), None);
@@ -293,7 +300,7 @@ mod tests {
 
     #[test]
     fn after_a_restart_something_may_have_run() {
-        let (policy, mut plan) = (policy(None, Some(10), None), Plan::new(S(0), 0));
+        let (policy, mut plan) = (policy(None, Some(10), None), Plan::new(S(0)));
         plan.may_have_run();
         assert_eq!(plan.begins(&policy, idle(10, 0, 0), no), Some(Due::Idle));
     }
