@@ -9,21 +9,23 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
-use checkpoint_criu::{DumpOptions, Leave, NoHooks, RestoreOptions, Runner};
+use checkpoint_criu::{Leave, NoHooks};
 use jiff::Timestamp;
 use manifest::snapshot::GpuSection;
+use sandbox::User;
 use sandbox::process::{self, Identity};
-use sandbox::{Program, User};
 use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::look::GpuPlan;
 use crate::gpu::{GpuTaken, Placed};
+use crate::habitat::HabitatKind;
 use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::notes::Notes;
 use crate::place::make;
+use crate::ports::{DumpWanted, RestoreWanted, Tree};
 use crate::preflight::{self, Needs};
 use crate::record::{Network, Record, SessionId, SessionState, write_json};
 use crate::request::GpuWish;
@@ -38,7 +40,7 @@ impl Engine {
     /// Looks after a process tree that runs already, as a session.
     pub fn attach(&self, pid: i32, name: Option<&str>) -> Result<SessionView> {
         let (init, owner) = attachable(&self.inner.user, pid)?;
-        self.criu_for_host()?;
+        self.checkpointer().can_serve_host()?;
         let taken = self.records().values().any(|record| record.init == Some(init));
         if taken {
             return Err(LifecycleError::BadRequest { detail: format!("process {pid} is a session already") });
@@ -75,7 +77,7 @@ impl Engine {
             pasta: None,
             exit: None,
             outside_copies: Vec::new(),
-            attached: true,
+            habitat: HabitatKind::HostTree,
             gpu_wish: GpuWish::All,
             gpus: Vec::new(),
             gpu_trouble: None,
@@ -91,7 +93,7 @@ impl Engine {
     pub fn checkpoint(&self, pid: i32, directory: &Path, leave_running: bool) -> Result<OneShot> {
         only_root(&self.inner.user, "checkpoint a process into a directory")?;
         let (init, owner) = attachable(&self.inner.user, pid)?;
-        let (criu, kdat) = self.criu_for_host()?;
+        self.checkpointer().can_serve_host()?;
         // The memory of a process is in it.
         fs::DirBuilder::new().mode(0o700).create(directory).map_err(io_error("create", directory))?;
         let litter = |error: LifecycleError| {
@@ -100,41 +102,37 @@ impl Engine {
             error
         };
         let plan = self.may_be_dumped(init, directory).map_err(litter)?;
-        let options = DumpOptions {
-            leave: if leave_running { Leave::Running } else { Leave::Ended },
-            shell_job: true,
-            time_limit: self.inner.config.criu_limit,
-            runner: runner_beside(&self.inner.program, &owner, kdat),
-            ..DumpOptions::new(init.pid, directory, directory)
-        };
+        let tree = Tree { kind: HabitatKind::HostTree, holder: None, owner: &owner };
+        let leave = if leave_running { Leave::Running } else { Leave::Ended };
+        let wanted = DumpWanted { init, images: directory, log_dir: directory, leave, watched: Vec::new() };
+        let dump = || self.checkpointer().dump(&tree, &wanted, &mut NoHooks);
         let mut steps = Steps::new(&NoWatch);
         let Some(plan) = plan else {
-            let dumped = criu.dump(&options, &mut NoHooks).map_err(|error| litter(error.into()))?;
+            let stats = dump().map_err(litter)?;
             return Ok(OneShot {
                 pid,
                 directory: directory.to_owned(),
-                frozen: Duration::from_micros(dumped.stats.frozen_us.into()),
+                frozen: Duration::from_micros(stats.frozen_us.into()),
             });
         };
         // No session, so nobody else may know what was done to the GPU: the journal does, under a name of its own.
         let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
         let section = GpuTaken::of(&plan, None).section;
-        let taken = self.inner.gpus.take_off(&plan, init.pid, &entry, &mut steps).and_then(|mut off| {
-            let dumped = write_json(&directory.join(GPU_FILE), &section)
-                .and_then(|()| Ok(criu.dump(&options, &mut NoHooks)?));
-            match dumped {
-                Ok(dumped) if !leave_running => {
-                    off.ended();
-                    Ok(dumped)
-                }
-                other => {
-                    off.back_for_good(&entry, &mut steps)?;
-                    other
-                }
-            }
-        });
-        let dumped = match taken {
-            Ok(dumped) => dumped,
+        let taken =
+            self.inner.gpus.take_off(&plan, init.pid, &entry, &mut steps).and_then(
+                |mut off| match write_json(&directory.join(GPU_FILE), &section).and_then(|()| dump()) {
+                    Ok(dumped) if !leave_running => {
+                        off.ended();
+                        Ok(dumped)
+                    }
+                    other => {
+                        off.back_for_good(&entry, &mut steps)?;
+                        other
+                    }
+                },
+            );
+        let stats = match taken {
+            Ok(stats) => stats,
             // The entry stays: the next start tries again.
             Err(error @ LifecycleError::GpuStuck { .. }) => return Err(error),
             Err(error) => {
@@ -146,21 +144,16 @@ impl Engine {
         Ok(OneShot {
             pid,
             directory: directory.to_owned(),
-            frozen: Duration::from_micros(dumped.stats.frozen_us.into()),
+            frozen: Duration::from_micros(stats.frozen_us.into()),
         })
     }
 
     /// Restores what [`Engine::checkpoint`] wrote, with the same process ids. For root only.
     pub fn restore_directory(&self, directory: &Path) -> Result<OneShot> {
         only_root(&self.inner.user, "restore a directory of images")?;
-        let (criu, kdat) = self.criu_for_host()?;
-        let options = RestoreOptions {
-            file_locks: true,
-            shell_job: true,
-            time_limit: self.inner.config.criu_limit,
-            runner: runner_beside(&self.inner.program, &self.inner.user, kdat),
-            ..RestoreOptions::new(directory, directory)
-        };
+        self.checkpointer().can_serve_host()?;
+        let tree = Tree { kind: HabitatKind::HostTree, holder: None, owner: &self.inner.user };
+        let wanted = RestoreWanted { images: directory, log_dir: directory, file_locks: true };
         let gpu = directory.join(GPU_FILE);
         let section = match fs::read(&gpu) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -174,17 +167,17 @@ impl Engine {
                 Some(serde_json::from_slice::<GpuSection>(&bytes).map_err(damaged)?)
             }
         };
-        let restored = criu.restore(&options, &mut NoHooks)?;
+        let pid = self.checkpointer().restore(&tree, &wanted, &mut NoHooks)?;
         if let Some(section) = section {
-            let init = Identity::of(restored.pid)?.ok_or_else(|| {
-                LifecycleError::Bug(format!("process {} was restored and was gone at once", restored.pid))
+            let init = Identity::of(pid)?.ok_or_else(|| {
+                LifecycleError::Bug(format!("process {pid} was restored and was gone at once"))
             })?;
             let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
             // On an error the processes are there and off the GPU, and the entry stays: the next start tries again.
             self.put_onto_gpus(init, &Placed::in_place(section), &entry, &mut Steps::new(&NoWatch))?;
             entry.done()?;
         }
-        Ok(OneShot { pid: restored.pid, directory: directory.to_owned(), frozen: Duration::ZERO })
+        Ok(OneShot { pid, directory: directory.to_owned(), frozen: Duration::ZERO })
     }
 }
 
@@ -209,12 +202,6 @@ impl Engine {
         let plan = seen.map(|seen| gpus.plan(seen)).transpose()?;
         Ok(plan.filter(|plan| !plan.processes.is_empty()))
     }
-}
-
-/// How CRIU is run for a tree without a box: in the tree's own mount namespace, or all mounts of the machine would be dumped with
-/// it. Root's own trees need no runner.
-pub(crate) fn runner_beside(program: &Program, owner: &User, kdat: &Path) -> Runner {
-    if owner.uid == 0 { Runner::default() } else { Runner(sandbox::real_ids_runner(program, owner, kdat)) }
 }
 
 /// A process that this user may adopt, and its owner.

@@ -18,7 +18,7 @@ use manifest::CommitReason;
 use workspace::{BranchFiles, BranchFilesMade, FilePolicy};
 
 use crate::bounded;
-use crate::dump::places;
+use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
@@ -27,7 +27,7 @@ use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::place::{CONNECTION, LOG, make, make_for};
 use crate::prepare::{new_ports, write_for};
-use crate::record::{KernelRecord, Network, OriginRecord, Record, SessionId, SessionState};
+use crate::record::{KernelRecord, OriginRecord, Record, SessionId, SessionState};
 use crate::request::{Along, BranchRequest, GpuWish, SnapshotRequest};
 use crate::restore::Aim;
 use crate::rollback::To;
@@ -54,7 +54,11 @@ impl Engine {
             return Err(LifecycleError::BadRequest { detail: format!("at most {MOST} branches at once") });
         }
         let (_held, mut record) = self.hold(which, Doing::Branch)?;
-        can_be_branched(&record)?;
+        if let Some(detail) = self.habitat(&record).why_no_branch(&record) {
+            return Err(LifecycleError::BadRequest {
+                detail: format!("session {} cannot be branched: {detail}", record.name),
+            });
+        }
         self.mend(&mut record)?;
         let store = self.inner.store.open()?;
         let from = match (&request.from, record.state) {
@@ -172,7 +176,7 @@ impl Engine {
                 store: store.store(),
                 user: &record.owner,
                 from: &aim.files,
-                source: &places(original),
+                source: &self.habitat(original).places(original),
                 taken: taken_at(store, aim.commit)?,
                 workspace: &workspace,
                 outside: &outside_directory(&workspace),
@@ -187,6 +191,7 @@ impl Engine {
         // A lock of the original's would make CRIU wait for ever; the branch has its own files and no locks.
         self.restore_processes(record, aim.images.path(), false, &to.placed, entry, steps)?;
         store.start_thread(&record.thread, &aim.commit)?;
+        happened("the branch has its thread");
         Ok(files)
     }
 
@@ -237,19 +242,6 @@ fn several(count: u32, make: impl Fn(u32) -> Result<BranchOutcome> + Sync) -> Re
     })?;
     made.sort_by_key(|(number, _)| *number);
     Ok(made.into_iter().map(|(_, outcome)| outcome).collect())
-}
-
-fn can_be_branched(record: &Record) -> Result<()> {
-    let detail = if record.attached {
-        "it was adopted while it ran and has no box; start it with `infinijup run` to branch it"
-    } else if record.network == Network::Host {
-        "it uses the machine's network, where two of it cannot listen on the same ports; start it with --network private"
-    } else {
-        return Ok(());
-    };
-    Err(LifecycleError::BadRequest {
-        detail: format!("session {} cannot be branched: {detail}", record.name),
-    })
 }
 
 /// Where private copies of files outside the workspace go.

@@ -9,16 +9,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use checkpoint_criu::{DumpOptions, DumpStats, Event, Habitat, Hooks, Leave, MemoryPath};
+use checkpoint_criu::{DumpStats, Event, Hooks, Leave};
 use sandbox::process::{self, Identity};
-use workspace::{CaptureRequest, FilePolicy, Listing, Pending, Places};
+use workspace::{CaptureRequest, FilePolicy, Listing, Pending};
 
-use crate::attach::runner_beside;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::look::GpuPlan;
 use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
+use crate::ports::{DumpWanted, Tree};
 use crate::preflight::{self, Needs};
 use crate::record::Record;
 use crate::staging::Staged;
@@ -64,29 +64,17 @@ impl Engine {
     pub(crate) fn dump(&self, plan: &DumpPlan<'_>, entry: &Entry, steps: &mut Steps<'_>) -> Result<Taken> {
         let record = plan.record;
         let init = record.living_init("be snapshotted")?;
-        let places = places(record);
-        let (criu, kdat) = self.criu()?;
+        let habitat = self.habitat(record);
+        let places = habitat.places(record);
+        self.checkpointer().ready()?;
         let Checked { staged, warnings, gpu } = steps.run("preflight", || self.preflight(record, init))?;
         let log_dir = self.inner.place.criu_log(&record.id);
-        let (runner, habitat) = match record.holder {
-            Some(holder) => self.criu_in_box(holder, kdat, staged.path(), &log_dir),
-            None => {
-                let (_, notes) = self.criu_for_host()?;
-                (runner_beside(&self.inner.program, &record.owner, notes), Habitat::Host)
-            }
-        };
-        let options = DumpOptions {
-            tree: init.pid,
-            habitat,
-            images: staged.path().to_owned(),
-            log_dir,
+        let wanted = DumpWanted {
+            init,
+            images: staged.path(),
+            log_dir: &log_dir,
             leave: plan.leave,
-            watched: watched(record),
-            unix_sockets: false,
-            shell_job: record.attached,
-            time_limit: self.inner.config.criu_limit,
-            runner,
-            memory: MemoryPath::Images,
+            watched: habitat.watched(record),
         };
         let mut hooks = DumpHooks {
             entry,
@@ -101,10 +89,7 @@ impl Engine {
                 };
                 Ok(workspace::begin(&request, pids)?)
             },
-            save: || match record.holder {
-                Some(holder) => self.save_box(holder, staged.path()),
-                None => Ok(()),
-            },
+            save: || habitat.save(record, staged.path()),
             init,
             files: None,
             failure: None,
@@ -116,15 +101,15 @@ impl Engine {
         };
         let gpu = gpu.map(|plan| GpuTaken::of(&plan, Some(record)));
         let dumped = steps.run("freeze and dump", || {
-            let dumped = criu.dump(&options, &mut hooks);
+            let dumped = self.checkpointer().dump(&Tree::of(record), &wanted, &mut hooks);
             match hooks.failure.take() {
                 Some(failure) => Err(failure),
-                None => Ok(dumped?),
+                None => dumped,
             }
         });
         let files = hooks.files;
         match (dumped, files) {
-            (Ok(dumped), Some(files)) => {
+            (Ok(stats), Some(files)) => {
                 // Before anything is stored: work on the GPU stands still until then.
                 let gpu_failure = match &mut off {
                     Some(off) if plan.leave == Leave::Running => off.bring_back(entry, steps).err(),
@@ -135,10 +120,10 @@ impl Engine {
                     Some(off) if plan.leave == Leave::Running => Some(off.paused()),
                     Some(_) => None,
                 };
-                Ok(Taken { staged, files, stats: dumped.stats, warnings, gpu, off, gpu_failure, gpu_paused })
+                Ok(Taken { staged, files, stats, warnings, gpu, off, gpu_failure, gpu_paused })
             }
             (result, _) => {
-                let _gone = checkpoint_criu::release(init.pid);
+                self.checkpointer().release(init);
                 if let Some(off) = &mut off {
                     off.back_for_good(entry, steps)?;
                 }
@@ -156,8 +141,8 @@ impl Engine {
             // It is found a place on disk or in memory below, where both are known.
             staging: None,
             store: place.store(),
-            uid: (!record.attached).then_some(record.owner.uid),
-            boxed: record.holder.map(|holder| (self.inner.program.clone(), holder)),
+            uid: (!record.habitat.is_host()).then_some(record.owner.uid),
+            boxed: self.habitat(record).look_inside(record),
             on_gpu: seen.as_ref().map(|seen| seen.on_gpu.clone()).unwrap_or_default(),
             vram_bytes: seen.as_ref().map_or(0, |seen| seen.vram_bytes),
         };
@@ -173,19 +158,6 @@ impl Engine {
         let gpu = seen.map(|seen| self.inner.gpus.plan(seen)).transpose()?;
         Ok(Checked { staged, warnings, gpu: gpu.filter(|plan| !plan.processes.is_empty()) })
     }
-}
-
-/// How paths inside the session relate to paths outside.
-pub(crate) fn places(record: &Record) -> Places {
-    match record.attached {
-        false => Places::of_box(&record.workspace, &record.files_at, &record.outside_copies),
-        true => Places::of_host(Some(&record.workspace)),
-    }
-}
-
-/// Where files may be that a session watches.
-fn watched(record: &Record) -> Vec<PathBuf> {
-    if record.attached { Vec::new() } else { vec![record.workspace.clone()] }
 }
 
 /// Listens to CRIU: writes its worker down, and captures files when everything stands still.

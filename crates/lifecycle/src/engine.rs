@@ -2,25 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use checkpoint_criu::Criu;
 use sandbox::process::Identity;
 use sandbox::{Program, User};
 
 use crate::along::Introspect;
 use crate::budget::Used;
 use crate::config::Config;
+use crate::effects::happened;
 use crate::encryption::StoreKey;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{Gone, Gpus, used_by};
+use crate::habitat::Habitat;
 use crate::history::OwnStore;
 use crate::journal::Journal;
 use crate::kernel_watch::{KernelWatch, Variables};
 use crate::locks::{Doing, Held, Locks};
 use crate::own_user::own_user;
-use crate::place::{Place, make};
+use crate::place::Place;
+use crate::ports::{Checkpointer, Ports};
 use crate::program::settle;
 use crate::record::{Record, SessionId, SessionState};
 use crate::recover::Recovery;
@@ -44,6 +46,8 @@ pub(crate) struct Inner {
     pub(crate) user: User,
     pub(crate) place: Place,
     pub(crate) program: Program,
+    /// Everything that is done to the machine.
+    pub(crate) ports: Ports,
     pub(crate) sealer: Sealer,
     pub(crate) locks: Locks,
     pub(crate) journal: Journal,
@@ -60,9 +64,6 @@ pub(crate) struct Inner {
     pub(crate) gone: Gone,
     /// Who knows what goes on inside kernels.
     pub(crate) introspect: OnceLock<Arc<dyn Introspect>>,
-    criu: OnceLock<(Criu, PathBuf)>,
-    /// CRIU's notes on the kernel for trees outside of boxes.
-    host_notes: OnceLock<PathBuf>,
     sessions: Mutex<BTreeMap<SessionId, Record>>,
     writers: Writers,
     /// Held while a session gets another name.
@@ -88,11 +89,20 @@ impl Engine {
     /// Opens the state directory, ends or undoes what a daemon before us had begun, and looks after the sessions that it
     /// left running.
     pub fn open(config: Config) -> Result<(Self, Recovery)> {
+        Self::open_on(config, Ports::of_this_machine)
+    }
+
+    /// The same, on a machine that is given.
+    pub(crate) fn open_on(
+        config: Config,
+        ports: impl FnOnce(&Config, &Place, &Program) -> Ports,
+    ) -> Result<(Self, Recovery)> {
         let place = Place::open(&config)?;
         sandbox::forget_notes_of_another_boot();
         let program = settle(&Program::find(config.program.as_deref())?, &place.state.join("programs"))?;
         let key = config.key_file.as_deref().map(StoreKey::read).transpose()?;
         let inner = Inner {
+            ports: ports(&config, &place, &program),
             sealer: Sealer::open(&place.state)?,
             locks: Locks::default(),
             journal: Journal::open(place.journal())?,
@@ -108,8 +118,6 @@ impl Engine {
             gpus: Gpus::new(config.gpu.clone()),
             gone: Gone::default(),
             introspect: OnceLock::new(),
-            criu: OnceLock::new(),
-            host_notes: OnceLock::new(),
             sessions: Mutex::new(read_records(&place)?),
             writers: Writers::default(),
             naming: Mutex::default(),
@@ -171,7 +179,7 @@ impl Engine {
 
     /// Whether a session holds GPU memory now.
     pub(crate) fn holds_gpu_memory(&self, record: &Record) -> bool {
-        let may = !record.gpus.is_empty() || record.attached;
+        let may = !record.gpus.is_empty() || record.habitat.is_host();
         may && record.init.and_then(|init| self.vram_of(init.pid)).is_some_and(|bytes| bytes > 0)
     }
 
@@ -191,34 +199,14 @@ impl Engine {
         self.inner.events.subscribe()
     }
 
-    /// CRIU, and the file that tells it what it once learnt about this kernel. Looked for at first use, so that a machine
-    /// without it can still list and tell what is missing.
-    pub(crate) fn criu(&self) -> Result<&(Criu, PathBuf)> {
-        if let Some(found) = self.inner.criu.get() {
-            return Ok(found);
-        }
-        let criu = Criu::find(self.inner.config.criu.as_deref())?;
-        let kdat = criu.learn_kernel(&self.inner.place.run.join("kdat"), |criu| self.kernel_notes(criu))?;
-        Ok(self.inner.criu.get_or_init(|| (criu, kdat)))
+    /// Where a session's processes live.
+    pub(crate) fn habitat(&self, record: &Record) -> &dyn Habitat {
+        self.inner.ports.habitat(record.habitat)
     }
 
-    /// CRIU for trees outside of boxes, which only root may dump, and its notes on the kernel.
-    pub(crate) fn criu_for_host(&self) -> Result<(&Criu, &Path)> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(LifecycleError::BadRequest {
-                detail: "processes outside of a session can be saved only by root's own daemon; start the program with \
-                         `infinijup run`, or ask with `sudo infinijup`"
-                    .to_owned(),
-            });
-        }
-        let (criu, _) = self.criu()?;
-        if let Some(notes) = self.inner.host_notes.get() {
-            return Ok((criu, notes));
-        }
-        let directory = self.inner.place.run.join("kdat").join("host");
-        make(&directory)?;
-        let notes = criu.learn_kernel(&directory, checkpoint_criu::kernel_notes_of_host)?;
-        Ok((criu, self.inner.host_notes.get_or_init(|| notes)))
+    /// Who saves and makes processes.
+    pub(crate) fn checkpointer(&self) -> &dyn Checkpointer {
+        self.inner.ports.checkpointer.as_ref()
     }
 
     pub(crate) fn records(&self) -> MutexGuard<'_, BTreeMap<SessionId, Record>> {
@@ -271,6 +259,7 @@ impl Engine {
             record.take_notes(known);
         }
         record.write(&self.inner.place.record(&record.id))?;
+        happened(&format!("the record says {}", record.state.as_str()));
         let before = self.records().insert(record.id.clone(), record.clone()).map(|before| before.state);
         if before != Some(record.state) {
             self.inner.events.tell(&record, EventKind::State(record.state));

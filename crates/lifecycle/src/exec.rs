@@ -27,19 +27,10 @@ impl Engine {
     ) -> Result<ExecOutcome> {
         let record = self.find(which)?;
         record.living_init("run a command")?;
-        if record.attached {
-            return Err(LifecycleError::BadRequest {
-                detail: format!(
-                    "session {} was adopted and has no box: run the command as you are",
-                    record.name
-                ),
-            });
-        }
         if command.is_empty() {
             return Err(LifecycleError::BadRequest { detail: "there is no command to run".to_owned() });
         }
-        let holder = record.living_holder("run a command")?;
-        let output = sandbox::exec_in(&self.inner.program, holder, command, &record.cwd, env)?;
+        let output = self.habitat(&record).exec(&record, command, env, "run a command")?;
         Ok(ExecOutcome { status: exit_code(&output.status), stdout: output.stdout, stderr: output.stderr })
     }
 }

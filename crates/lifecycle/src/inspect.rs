@@ -43,7 +43,7 @@ impl Engine {
         let machine = Machine {
             state_dir: &self.inner.place.state,
             run_dir: &self.inner.place.run,
-            criu: self.criu().ok().map(|(criu, _)| criu),
+            criu: self.checkpointer().criu(),
             program: Some(&self.inner.program),
             gpu: Some(Seen::of_this_machine(gpu_detect::host(NVML_LIMIT), || {
                 let driver = self.inner.gpus.driver().map_err(|error| explain(&error))?;
@@ -56,7 +56,7 @@ impl Engine {
 
     /// Why nothing can be snapshotted or restored here, if that is so.
     pub fn unable(&self) -> Option<LifecycleError> {
-        self.criu().err()
+        self.checkpointer().ready().err()
     }
 
     /// Where the store is.
@@ -66,7 +66,7 @@ impl Engine {
 
     /// CRIU's version, if there is one.
     pub fn criu_version(&self) -> Option<String> {
-        let (major, minor, sub) = self.criu().ok()?.0.version().ok()?;
+        let (major, minor, sub) = self.checkpointer().criu()?.version().ok()?;
         Some(format!("{major}.{minor}.{sub}"))
     }
 

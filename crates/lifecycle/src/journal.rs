@@ -27,6 +27,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sandbox::process::Identity;
 use serde::{Deserialize, Serialize};
 
+use crate::effects::happened;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::record::{SessionId, write_json};
 
@@ -63,6 +64,20 @@ pub(crate) enum Phase {
     Stopping,
     /// The old tree is being ended, and a new one made by the command.
     Restarting,
+}
+
+impl Phase {
+    /// As a word.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Dumping { .. } => "dumping",
+            Self::Ending { .. } => "ending",
+            Self::Restoring { .. } => "restoring",
+            Self::Stopping => "stopping",
+            Self::Restarting => "restarting",
+        }
+    }
 }
 
 /// What may have been done to GPUs.
@@ -174,6 +189,7 @@ impl Entry {
         line.1 = true;
         write_json(&self.path, &line.0)?;
         line.1 = false;
+        happened(&format!("the journal says {}", line.0.phase.as_str()));
         Ok(())
     }
 
@@ -213,7 +229,9 @@ impl Entry {
 
     /// The record says how it ended.
     pub(crate) fn done(self) -> Result<()> {
-        fs::remove_file(&self.path).map_err(io_error("remove", &self.path))
+        fs::remove_file(&self.path).map_err(io_error("remove", &self.path))?;
+        happened("the journal says nothing any more");
+        Ok(())
     }
 }
 

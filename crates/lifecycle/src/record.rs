@@ -20,6 +20,7 @@ use workspace::FilePolicy;
 
 use crate::bounded;
 use crate::error::{LifecycleError, Result, io_error};
+use crate::habitat::HabitatKind;
 use crate::notes::Notes;
 use crate::request::GpuWish;
 
@@ -170,9 +171,9 @@ pub(crate) struct Record {
     /// Files outside the workspace that the session has a private copy of: the original and the copy.
     #[serde(default)]
     pub(crate) outside_copies: Vec<(PathBuf, PathBuf)>,
-    /// Not started by us: adopted while it ran, with no box around it.
-    #[serde(default)]
-    pub(crate) attached: bool,
+    /// Where its processes live.
+    #[serde(default, rename = "attached")]
+    pub(crate) habitat: HabitatKind,
     /// Which GPUs it was to have.
     #[serde(default)]
     pub(crate) gpu_wish: GpuWish,

@@ -73,14 +73,8 @@ impl Engine {
                 self.back_from_notes(&line.notes)?;
             }
         }
-        for holder in sandbox::holders_of(&self.inner.place.box_dir(id))? {
-            let _gone = holder.signal(Signal::KILL);
-            holder.wait_gone(WORKER_LIMIT);
-        }
-        if let Some(cgroup) = sandbox::Cgroup::open(id.as_str())? {
-            cgroup.kill(WORKER_LIMIT)?;
-            cgroup.remove()?;
-        }
+        // Only a box is made before there is a record of it.
+        self.inner.ports.own_box.sweep(id)?;
         crate::stop::remove_directory(&self.inner.place.session(id))?;
         entry.done()?;
         Ok(format!("{id}: a start that was cut short was cleared away"))
@@ -201,11 +195,9 @@ impl Engine {
         if let Some(init) = record.init
             && init.is_alive()
         {
-            let _gone = checkpoint_criu::release(init.pid);
+            self.checkpointer().release(init);
         }
-        if let Ok(Some(cgroup)) = sandbox::Cgroup::open(record.id.as_str()) {
-            let _not_frozen = cgroup.thaw();
-        }
+        self.habitat(record).thaw(&record.id);
     }
 
     /// A commit that was made, and whose session was not told any more, is the one that the next is made from.
@@ -225,7 +217,7 @@ impl Engine {
             return Ok(());
         }
         if record.init.is_some_and(|init| init.is_alive()) {
-            self.open_network(&mut record);
+            self.habitat(&record).open_network(&mut record);
             self.forward(&mut record)?;
             self.save(&record)?;
             self.running(&record);

@@ -29,7 +29,7 @@ impl Engine {
     pub fn restart(&self, which: &str, request: &RestartRequest, watch: &dyn Watch) -> Result<SessionView> {
         let (_held, mut record) = self.hold(which, Doing::Restart)?;
         let mut steps = Steps::new(watch);
-        can_be_restarted(&record, &request.start)?;
+        self.can_be_restarted(&record, &request.start)?;
         let kept = |spec: &str| self.kept_connection(&record, spec);
         let prepared = steps.run("prepare", || prepare(&record.owner, &request.start, &request.env, kept))?;
         if let Some(cwd) = &request.cwd
@@ -89,10 +89,7 @@ impl Engine {
             let content = kernel.connection.inside.to_json();
             replace_as(&box_dir.join(CONNECTION), content.as_bytes())?;
         }
-        steps.run("launch", || {
-            self.close_network(record);
-            self.run_box(record, prepared)
-        })?;
+        steps.run("launch", || self.run_box(record, prepared))?;
         self.ready(record, steps)
     }
 
@@ -112,18 +109,16 @@ impl Engine {
         outside.ports = jupyter_bridge::Ports::from_array(outer);
         Ok(Connection { inside, outside })
     }
-}
 
-fn can_be_restarted(record: &Record, start: &Start) -> Result<()> {
-    let is_kernel = record.kernel.is_some();
-    let detail = if record.attached {
-        "it was adopted while it ran, and nobody knows how it was started"
-    } else if is_kernel != matches!(start, Start::Kernel { .. }) {
-        "a session that is a kernel stays one, and one that is not never becomes one"
-    } else {
-        return Ok(());
-    };
-    Err(LifecycleError::BadRequest {
-        detail: format!("session {} cannot be restarted so: {detail}", record.name),
-    })
+    fn can_be_restarted(&self, record: &Record, start: &Start) -> Result<()> {
+        let is_kernel = record.kernel.is_some();
+        let other_sort = (is_kernel != matches!(start, Start::Kernel { .. }))
+            .then_some("a session that is a kernel stays one, and one that is not never becomes one");
+        match self.habitat(record).why_no_restart().or(other_sort) {
+            Some(detail) => Err(LifecycleError::BadRequest {
+                detail: format!("session {} cannot be restarted so: {detail}", record.name),
+            }),
+            None => Ok(()),
+        }
+    }
 }

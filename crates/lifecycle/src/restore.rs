@@ -8,34 +8,27 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use cas_core::ObjectId;
 use checkpoint_criu::images::{FileKind, Images, rewrite};
-use checkpoint_criu::{Event, Habitat, Hooks, RestoreOptions};
+use checkpoint_criu::{Event, Hooks};
 use manifest::host::{Verdict, compare};
 use manifest::snapshot::HostSection;
 use manifest::{Commit, Snapshot};
-use sandbox::BOX_DIR;
 use sandbox::process::Identity;
 use workspace::Listing;
 
-use crate::attach::runner_beside;
-use crate::bounded;
-use crate::credentials;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{GpuAim, Placed, in_manifest};
+use crate::habitat::{Habitat, Made};
 use crate::history::{UserStore, Using};
 use crate::journal::Entry;
 use crate::materialise::lay_out;
-use crate::place::LOG;
+use crate::ports::{RestoreWanted, Tree};
 use crate::record::Record;
 use crate::staging::{PlainImages, Staged};
 use crate::steps::{StepProgress, Steps, Watch};
-
-/// How long the ids of processes that have ended may take to be free.
-const PIDS_LIMIT: Duration = Duration::from_secs(10);
 
 /// A state to go to: found, laid out, checked.
 pub(crate) struct Aim {
@@ -71,12 +64,7 @@ impl Engine {
         let watch = steps.watch();
         let images =
             steps.run("lay out images", || self.images_of(store, &head, &commit, &snapshot, watch))?;
-        if record.attached {
-            // What CRIU restores into a box has that box's rights; out here it has root's.
-            steps.run("check images", || Ok(image_trust::check_images(images.path(), &record.owner)?))?;
-        } else {
-            credentials::check(images.path(), &record.owner)?;
-        }
+        steps.run("check images", || self.habitat(record).check_images(record, images.path()))?;
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
         Ok(Aim { commit, files, images, gpu, key: head.snapshot.to_string(), _using: using })
     }
@@ -167,52 +155,24 @@ impl Engine {
         file_locks: bool,
         placed: &Placed,
     ) -> Result<Identity> {
-        let (criu, kdat) = self.criu()?;
+        self.checkpointer().ready()?;
         // What an attempt that was cut short has left.
         self.end_tree(record)?;
         let rewritten = self.own_paths(record, images)?;
         let images = rewritten.as_ref().map_or(images, |staged| staged.path());
         let log_dir = self.inner.place.criu_log(&record.id);
-        let (runner, habitat) = if record.attached {
-            wait_for_pids(images)?;
-            let (_, notes) = self.criu_for_host()?;
-            (runner_beside(&self.inner.program, &record.owner, notes), Habitat::Host)
-        } else {
-            let holder = self.box_for(record, images, placed)?;
-            self.criu_in_box(holder, kdat, images, &log_dir)
-        };
-        let options = RestoreOptions {
-            images: images.to_owned(),
-            log_dir,
-            habitat,
-            file_locks,
-            unix_sockets: false,
-            shell_job: record.attached,
-            time_limit: self.inner.config.criu_limit,
-            runner,
-        };
-        let mut hooks = RestoreHooks { engine: self, record, images, pid: None, worker: None, failure: None };
-        let restored = criu.restore(&options, &mut hooks);
+        let habitat = self.habitat(record);
+        habitat.make_ready(record, images, placed.nodes.clone())?;
+        let wanted = RestoreWanted { images, log_dir: &log_dir, file_locks };
+        let mut hooks = RestoreHooks { habitat, record, images, pid: None, worker: None, failure: None };
+        let restored = self.checkpointer().restore(&Tree::of(record), &wanted, &mut hooks);
         if let Some(failure) = hooks.failure {
             return Err(failure);
         }
-        let pid = restored?.pid;
-        let root = match record.holder {
-            Some(holder) => sandbox::root_of(holder)?,
-            None => Identity::of(pid)?,
-        };
-        root.ok_or_else(|| LifecycleError::Bug(format!("process {pid} was restored and was gone at once")))
-    }
-
-    /// A new box for the tree in `images`, with what the old one had beside the tree.
-    fn box_for(&self, record: &mut Record, images: &Path, placed: &Placed) -> Result<Identity> {
-        self.close_network(record);
-        // Of the processes that are gone. Those that come must be able to say how they end.
-        sandbox::forget_exit(&self.inner.place.box_dir(&record.id))?;
-        self.lengthen_log(record, images)?;
-        let launched = self.make_box(record, None, placed.nodes.clone(), Some(images))?;
-        self.fill_box(launched.holder, images)?;
-        Ok(launched.holder)
+        let pid = restored?;
+        habitat
+            .restored_root(record, pid)?
+            .ok_or_else(|| LifecycleError::Bug(format!("process {pid} was restored and was gone at once")))
     }
 
     /// Images in which the files that the session has private copies of lead to those; `None` if it has none.
@@ -245,39 +205,6 @@ impl Engine {
         rewrite::set_paths(staged.path(), &names)?;
         Ok(Some(staged))
     }
-
-    /// The log only grows and is not part of a snapshot; but CRIU refuses a file that is shorter than it was.
-    fn lengthen_log(&self, record: &Record, images: &Path) -> Result<()> {
-        let inside = Path::new(BOX_DIR).join(LOG);
-        let mut wanted = None;
-        for file in Images::open(images)?.files()? {
-            if let FileKind::Reg(regular) = &file.kind
-                && regular.path() == inside
-            {
-                wanted = wanted.max(regular.size);
-            }
-        }
-        let path = self.inner.place.log(&record.id);
-        let wanted = wanted.unwrap_or(0);
-        lengthen(&path, wanted).map_err(io_error("lengthen", &path))
-    }
-}
-
-/// An adopted tree comes back with the machine's process ids, which are free only when the parents of the old processes have
-/// taken note of their end. What does not become free is CRIU's to complain about.
-fn wait_for_pids(images: &Path) -> Result<()> {
-    let deadline = Instant::now() + PIDS_LIMIT;
-    let tree = Images::open(images)?.pstree()?;
-    let taken = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
-    while tree.iter().any(|process| taken(process.pid)) && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
-}
-
-fn lengthen(path: &Path, wanted: u64) -> std::io::Result<()> {
-    let log = bounded::open_to_append(path)?;
-    if log.metadata()?.len() < wanted { log.set_len(wanted) } else { Ok(()) }
 }
 
 /// Connections of the images that are closed by a restore, for people. Those to a kernel, of its clients and of its own (ipykernel 7
@@ -304,11 +231,8 @@ pub(crate) fn closed_connections(images: &Path, record: &Record) -> Result<Vec<S
 }
 
 /// What is done when CRIU has made the processes and before they run.
-///
-/// In a box, the numbers of new processes are set to go on where the tree's end. Outside, what was made is looked at: a path may
-/// have been exchanged after the images were checked.
 struct RestoreHooks<'a> {
-    engine: &'a Engine,
+    habitat: &'a dyn Habitat,
     record: &'a Record,
     images: &'a Path,
     pid: Option<i32>,
@@ -330,18 +254,10 @@ impl Hooks for RestoreHooks<'_> {
             (Event::PreResume, Some(pid)) => pid,
             _ => return Ok(()),
         };
-        let settled = match self.record.holder {
-            Some(holder) => self.engine.count_on(holder, self.images),
-            None => image_trust::check_restored(pid, &self.record.owner).map_err(LifecycleError::from),
-        };
-        settled.map_err(|error| {
+        let made = Made { pid, worker: self.worker };
+        self.habitat.before_they_run(self.record, self.images, made).map_err(|error| {
             let text = error.to_string();
-            // CRIU would let them run whatever is answered here
-            let ended = match self.record.holder {
-                Some(_) => self.engine.end_tree(self.record),
-                None => image_trust::end_refused(pid, self.worker).map_err(LifecycleError::from),
-            };
-            self.failure = Some(ended.err().unwrap_or(error));
+            self.failure = Some(error);
             text
         })
     }

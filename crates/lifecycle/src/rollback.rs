@@ -6,6 +6,7 @@
 //! parents, the state that was left and the one that was gone back to.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
@@ -13,13 +14,15 @@ use manifest::CommitReason;
 use sandbox::process::Identity;
 use workspace::{CaptureRequest, FilePolicy, Listing, Plan, PutBack};
 
-use crate::dump::{DumpPlan, places};
+use crate::dump::DumpPlan;
+use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::{OffGpu, Placed, Wanted, explain};
 use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
+use crate::ports::Checkpointer;
 use crate::record::{Record, SessionState};
 use crate::request::{Along, RollbackRequest};
 use crate::restore::{Aim, closed_connections};
@@ -57,6 +60,7 @@ fn check_ancestry(record: &Record, store: &UserStore, target: &ObjectId, force: 
 /// A tree that stands still, with its work off the GPU. It goes on when this is dropped, while a panic unwinds, unless it was
 /// ended.
 pub(crate) struct StoppedTree {
+    checkpointer: Arc<dyn Checkpointer>,
     init: Identity,
     may_go_on: bool,
     /// Dropped after the tree goes on: the driver cannot bring back what is stopped.
@@ -84,7 +88,7 @@ impl StoppedTree {
     /// [`LifecycleError::GpuStuck`].
     fn go_on(mut self, entry: &Entry, steps: &mut Steps<'_>) -> Result<()> {
         self.may_go_on = false;
-        let _gone = checkpoint_criu::release(self.init.pid);
+        self.checkpointer.release(self.init);
         match &mut self.off {
             Some(off) => off.back_for_good(entry, steps),
             None => Ok(()),
@@ -95,7 +99,7 @@ impl StoppedTree {
 impl Drop for StoppedTree {
     fn drop(&mut self) {
         if self.may_go_on {
-            let _gone = checkpoint_criu::release(self.init.pid);
+            self.checkpointer.release(self.init);
         }
     }
 }
@@ -223,7 +227,7 @@ impl Engine {
         if !request.files {
             return Ok(Plan::default());
         }
-        let places = places(record);
+        let places = self.habitat(record).places(record);
         let head = self.parent_files(store, record)?;
         let open = match record.init {
             Some(init) => {
@@ -271,7 +275,8 @@ impl Engine {
         let plan = DumpPlan { record, leave: Leave::Stopped, policy: &policy, named, parent: &parent };
         let error = match self.dump(&plan, &entry, steps) {
             Ok(mut taken) => {
-                let stopped = StoppedTree { init, may_go_on: true, off: taken.off.take() };
+                let checkpointer = Arc::clone(&self.inner.ports.checkpointer);
+                let stopped = StoppedTree { checkpointer, init, may_go_on: true, off: taken.off.take() };
                 let kept = self.keep(record, taken, store, why, steps).and_then(|kept| {
                     self.at_head(record, &kept)?;
                     Ok(kept)
@@ -382,7 +387,7 @@ impl Engine {
         to: &Listing,
         kept: &Listing,
     ) -> Result<Vec<(PathBuf, String)>> {
-        let places = places(record);
+        let places = self.habitat(record).places(record);
         let put_back = PutBack {
             store: store.store(),
             user: &record.owner,
@@ -404,7 +409,7 @@ impl Engine {
 
     /// A commit of nothing but files, on a thread of its own, for what no other snapshot holds.
     fn keep_files(&self, record: &Record, store: &UserStore, named: &[PathBuf]) -> Result<Listing> {
-        let places = places(record);
+        let places = self.habitat(record).places(record);
         let staged = self.inner.stages.stage(0)?;
         let session = store.write(&[])?;
         let request = CaptureRequest {
@@ -441,6 +446,7 @@ impl Engine {
         }
         let on = (record.id.as_str(), record.thread.as_str());
         let (commit, _) = store.commit_rollback(on, &safe.commit, &aim.commit, &record.owner)?;
+        happened("the way back is committed");
         self.inner.sealer.seal(&commit.to_string())?;
         Ok(commit)
     }

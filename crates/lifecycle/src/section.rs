@@ -6,6 +6,7 @@ use manifest::{Extra, ManifestError, Section, TypedSection};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::habitat::HabitatKind;
 use crate::record::{KernelRecord, Network, Record};
 
 /// A session, as it was when the snapshot was taken.
@@ -20,7 +21,9 @@ pub(crate) struct SessionSection {
     /// Name of the kernelspec, and the ports inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kernel: Option<KernelPorts>,
-    pub(crate) attached: bool,
+    /// Where its processes lived.
+    #[serde(rename = "attached")]
+    pub(crate) habitat: HabitatKind,
 }
 
 /// A kernel's ports inside.
@@ -44,7 +47,7 @@ impl SessionSection {
             workspace: record.workspace.clone(),
             network: record.network,
             kernel: record.kernel.as_ref().map(ports),
-            attached: record.attached,
+            habitat: record.habitat,
         }
     }
 }

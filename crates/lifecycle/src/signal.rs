@@ -22,14 +22,14 @@ impl Engine {
             return Err(LifecycleError::Busy { session: record.name, doing: doing.phrase() });
         }
         let init = record.living_init("be signalled")?;
-        match sandbox::signal_main(init, !record.attached, signal, group) {
+        match self.habitat(&record).signal(init, signal, group) {
             // It has just ended, and its record does not say so yet.
-            Err(SandboxError::Gone { .. }) => Err(LifecycleError::WrongState {
+            Err(LifecycleError::Sandbox(SandboxError::Gone { .. })) => Err(LifecycleError::WrongState {
                 session: record.name,
                 state: "ended",
                 action: "be signalled",
             }),
-            sent => Ok(sent?),
+            sent => sent,
         }
     }
 }

@@ -11,6 +11,7 @@ use workspace::Listing;
 
 use crate::along;
 use crate::dump::{DumpPlan, Taken};
+use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::exec::exit_code;
@@ -265,7 +266,9 @@ impl Engine {
                 },
             )
         })?;
+        happened("the snapshot is committed");
         self.inner.sealer.seal(&commit.to_string())?;
+        happened("the snapshot is sealed");
         self.inner.stages.adopt(staged, &snapshot_id.to_string());
         Ok(Kept {
             commit,
@@ -289,11 +292,10 @@ impl Engine {
     }
 
     fn quiesce(&self, record: &Record, command: &[OsString]) -> Result<()> {
-        let holder = record.living_holder("be quiesced")?;
         let mut limited: Vec<OsString> = vec!["timeout".into(), QUIESCE_SECONDS.into()];
         limited.extend_from_slice(command);
         let path = [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
-        let output = sandbox::exec_in(&self.inner.program, holder, &limited, &record.cwd, &path)?;
+        let output = self.habitat(record).exec(record, &limited, &path, "be quiesced")?;
         if output.status.success() {
             return Ok(());
         }

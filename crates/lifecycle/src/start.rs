@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::process::Identity;
-use sandbox::{Commands, DeviceNode, Forwarder, SandboxError, User};
+use sandbox::{Commands, DeviceNode, SandboxError, User};
 
 use crate::bounded;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::nodes_for;
+use crate::habitat::HabitatKind;
 use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::notes::Notes;
@@ -71,7 +72,7 @@ impl Engine {
             pasta: None,
             exit: None,
             outside_copies: Vec::new(),
-            attached: false,
+            habitat: HabitatKind::OwnBox,
             gpu_wish: request.gpus,
             gpus,
             gpu_trouble: None,
@@ -137,8 +138,7 @@ impl Engine {
             env,
             cwd: record.cwd.clone(),
         };
-        self.make_box(record, Some(commands), prepared.devices, None)?;
-        Ok(())
+        self.habitat(record).launch(record, commands, prepared.devices)
     }
 
     /// A session's processes were made: its kernel is waited for.
@@ -184,23 +184,21 @@ impl Engine {
         if record.network == Network::Host || alive {
             return Ok(());
         }
-        let gate = self.inner.place.gate(&record.id);
-        let started = match Forwarder::start(&self.inner.program, &gate, &outer(kernel)) {
-            Err(SandboxError::Forward { .. }) => {
+        let habitat = self.habitat(record);
+        let started = match habitat.forward(&record.id, &outer(kernel)) {
+            Err(LifecycleError::Sandbox(SandboxError::Forward { .. })) => {
                 // While it had no processes, somebody else may have taken a port of its. Clients read the file again.
                 let inside = kernel.ports.iter().map(|(_, inside)| *inside);
                 let ports = new_ports()?.to_array().into_iter().zip(inside).collect();
-                record.kernel = Some(KernelRecord { ports, ..kernel.clone() });
+                let kernel = KernelRecord { ports, ..kernel.clone() };
+                let outer = outer(&kernel);
+                record.kernel = Some(kernel);
                 self.publish_connection(record)?;
-                Forwarder::start(
-                    &self.inner.program,
-                    &gate,
-                    &record.kernel.as_ref().map(outer).unwrap_or_default(),
-                )
+                habitat.forward(&record.id, &outer)
             }
             other => other,
         };
-        record.forwarder = Some(started?.identity);
+        record.forwarder = Some(started?);
         Ok(())
     }
 

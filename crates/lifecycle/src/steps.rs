@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use cas_core::progress::{Progress, Task};
 
+use crate::effects::happened;
 use crate::error::Result;
 
 /// Who wants to know how far it is.
@@ -66,9 +67,11 @@ impl<'a> Steps<'a> {
     /// Runs one step.
     pub(crate) fn run<T>(&mut self, step: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.watch.step(step, StepState::Begun);
+        happened(&format!("{step}: begun"));
         let begun = Instant::now();
         let result = work();
         let took = begun.elapsed();
+        happened(&format!("{step}: over"));
         self.watch.step(step, StepState::Ended { took, ok: result.is_ok() });
         self.done.push(Timing { step, took });
         result

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use sandbox::process::Identity;
-use sandbox::{Cgroup, Forwarder, Pasta};
 
+use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::journal::Phase;
@@ -16,8 +16,6 @@ use crate::record::{Record, SessionState};
 use crate::request::StopRequest;
 use crate::view::SessionView;
 
-/// How long a process may take to be gone after SIGKILL. The kernel frees its memory in that time.
-const KILL_LIMIT: Duration = Duration::from_secs(60);
 /// How soon to look again whether an operation is done.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -97,32 +95,7 @@ impl Engine {
 
     /// Ends every process of the session, and waits until they are gone.
     pub(crate) fn end_tree(&self, record: &Record) -> Result<()> {
-        let doomed = match record.attached {
-            // They have no namespace that would take them along.
-            true => {
-                let tree = record.init.map(|init| sandbox::process::tree(init.pid)).transpose()?;
-                tree.unwrap_or_default().iter().map(sandbox::process::ProcessInfo::identity).collect()
-            }
-            // Those that were written down, and what a start or restore that was cut short had made.
-            false => sandbox::holders_of(&self.inner.place.box_dir(&record.id))?,
-        };
-        let all: Vec<Identity> = record.init.into_iter().chain(record.holder).chain(doomed).collect();
-        for one in &all {
-            // One that is gone already needs no signal.
-            let _gone = one.signal(Signal::KILL);
-        }
-        for one in all {
-            if !one.wait_gone(KILL_LIMIT) {
-                return Err(LifecycleError::Bug(format!(
-                    "process {} of session {} did not end after SIGKILL",
-                    one.pid, record.id
-                )));
-            }
-        }
-        if let Some(cgroup) = Cgroup::open(record.id.as_str())? {
-            cgroup.kill(KILL_LIMIT)?;
-        }
-        Ok(())
+        self.habitat(record).end(record)
     }
 
     /// The session has no processes any more: frees what it held on the machine, and says so.
@@ -141,22 +114,14 @@ impl Engine {
     /// the next start looks for it again.
     pub(crate) fn free_machine(&self, record: &Record) {
         self.leave_kernel(&record.id);
-        if let Some(identity) = record.forwarder {
-            Forwarder { identity, ports: Vec::new() }.stop();
-        }
-        if let Some(identity) = record.pasta {
-            Pasta { identity }.stop();
-        }
-        let _litter = fs::remove_dir_all(self.inner.place.gate(&record.id));
-        if let Ok(Some(cgroup)) = Cgroup::open(record.id.as_str()) {
-            let _litter = cgroup.remove();
-        }
+        self.habitat(record).free(record);
     }
 
     /// Removes every trace of a session but its history.
     pub(crate) fn clear_away(&self, record: &Record) {
         let _still_there = self.end_tree(record);
         self.free_machine(record);
+        happened("its processes are gone, and their traces on the machine");
         if let Some(kernel) = &record.kernel {
             let _litter = fs::remove_file(&kernel.connection_file);
         }
@@ -165,6 +130,7 @@ impl Engine {
             let _litter = workspace::remove_branch_files(&crate::branch::outside_directory(&record.files_at));
         }
         let _litter = remove_directory(&self.inner.place.session(&record.id));
+        happened("its directory is gone");
     }
 
     /// The status that the session's command ended with, as its init wrote it down.

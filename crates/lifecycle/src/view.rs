@@ -122,7 +122,7 @@ impl SessionView {
             exit: record.exit,
             files: record.files.clone(),
             memory_bytes: None,
-            attached: record.attached,
+            attached: record.habitat.is_host(),
             gpus: record.gpus.clone(),
             vram_bytes: None,
             gpu_trouble: record.gpu_trouble.clone(),

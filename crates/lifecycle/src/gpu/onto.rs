@@ -99,7 +99,7 @@ impl Engine {
     ) -> Result<Placed> {
         let wish = wanted.wish.unwrap_or(&record.gpu_wish).clone();
         let Some(aim) = aim else {
-            if record.attached {
+            if record.habitat.is_host() {
                 return Ok(Placed { wish, ..Placed::default() });
             }
             let (granted, host) = self.grant(&wish, &record.owner)?;
@@ -123,7 +123,7 @@ impl Engine {
             let here: Vec<Here> = host
                 .gpus
                 .iter()
-                .filter(|gpu| record.attached || usable.contains(&gpu.uuid))
+                .filter(|gpu| record.habitat.is_host() || usable.contains(&gpu.uuid))
                 .map(|gpu| Here {
                     gpu: in_manifest(gpu),
                     free: gpu
@@ -159,14 +159,14 @@ impl Engine {
             });
         }
         let granted = placement.granted();
-        let nodes = match record.attached {
+        let nodes = match record.habitat.is_host() {
             true => Vec::new(),
             false => nodes_for(&host, &granted),
         };
         Ok(Placed {
             map: map(&placement)?,
             processes: aim.processes.clone(),
-            granted: if record.attached { Vec::new() } else { granted },
+            granted: if record.habitat.is_host() { Vec::new() } else { granted },
             nodes,
             wish,
             reserved: Some(reserved),

@@ -56,7 +56,7 @@ impl GpuTaken {
 
 /// The GPUs that the processes could see: those with nodes inside of the box, or all where there is none.
 fn visible(host: &Host, record: Option<&Record>, processes: &[OnGpu]) -> Vec<Gpu> {
-    let granted = record.filter(|record| !record.attached && !record.gpus.is_empty());
+    let granted = record.filter(|record| !record.habitat.is_host() && !record.gpus.is_empty());
     let sees = |uuid: &String| {
         granted.is_none_or(|record| record.gpus.contains(uuid))
             || processes.iter().any(|process| process.devices.contains_key(uuid))

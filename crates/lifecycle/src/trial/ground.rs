@@ -1,0 +1,245 @@
+//! Where a story is told: a state directory, a machine, and the look at both when it is over.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use workspace::FilePolicy;
+
+use super::machine::{FakeBox, FakeCriu, Machine, is_stopped, number_in};
+use super::stories::Story;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::notes::SessionPolicy;
+use crate::ports::Ports;
+use crate::record::{Network, Record, SessionState};
+use crate::recover::Recovery;
+use crate::request::{
+    GpuWish, ResumeRequest, RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest,
+};
+use crate::steps::{NoWatch, Steps};
+use crate::timeline::HistoryRequest;
+use crate::view::SessionView;
+
+/// The session's file.
+const FILE: &str = "file";
+
+pub(super) struct Ground {
+    home: PathBuf,
+    /// Removed at the end, by the one who made it.
+    _own: Option<tempfile::TempDir>,
+    machine: Machine,
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if self._own.is_some() {
+            self.machine.clear();
+        }
+    }
+}
+
+impl Ground {
+    /// A new one. In memory where there is such a place: hundreds are made, and each waits for the disk many times.
+    pub(super) fn new() -> Self {
+        let shm = Path::new("/dev/shm");
+        let own = tempfile::tempdir_in(shm).or_else(|_| tempfile::tempdir()).unwrap();
+        let home = own.path().to_owned();
+        fs::create_dir(home.join("work")).unwrap();
+        Self { machine: Machine::at(&home), home, _own: Some(own) }
+    }
+
+    /// One that another process has made.
+    pub(super) fn at(home: PathBuf) -> Self {
+        Self { machine: Machine::at(&home), home, _own: None }
+    }
+
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    pub(super) fn told_file(&self) -> PathBuf {
+        self.home.join("told")
+    }
+
+    /// What the daemon passed.
+    pub(super) fn told(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.told_file()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// A daemon comes.
+    pub(super) fn open(&self) -> (Engine, Recovery) {
+        let config = Config {
+            program: Some("/bin/true".into()),
+            reserve_bytes: 0,
+            ..Config::new(self.home.join("state"), self.home.join("run"))
+        };
+        let machine = self.machine.clone();
+        Engine::open_on(config, |_, _, _| Ports {
+            checkpointer: std::sync::Arc::new(FakeCriu(machine.clone())),
+            own_box: std::sync::Arc::new(FakeBox(machine.clone())),
+            host_tree: std::sync::Arc::new(FakeBox(machine)),
+        })
+        .unwrap()
+    }
+
+    pub(super) fn command() -> Start {
+        Start::Command(vec!["sleep".into(), "1000".into()])
+    }
+
+    /// Starts a session whose workspace lies beside the state directory.
+    pub(super) fn start(engine: &Engine, name: &str) -> Result<SessionView> {
+        let work = engine.inner.place.state.parent().unwrap().join("work");
+        let request = StartRequest {
+            name: Some(name.to_owned()),
+            start: Self::command(),
+            cwd: work.clone(),
+            env: Vec::new(),
+            network: Network::Private,
+            outside: false,
+            workspace: Some(work),
+            files: FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: 1 << 20 },
+            memory_limit: None,
+            pids_limit: None,
+            sidecars: Vec::new(),
+            gpus: GpuWish::None,
+            labels: [].into(),
+            notebook: None,
+            policy: SessionPolicy::default(),
+        };
+        engine.start(request, &NoWatch)
+    }
+
+    /// The session `s`, with a snapshot that is tagged `first`, and with what it has done since.
+    pub(super) fn session_with_a_past(&self, engine: &Engine) {
+        let id = Self::start(engine, "s").unwrap().id.to_string();
+        self.lives_on(&id, 1, "one");
+        let request = SnapshotRequest { tag: Some("first".to_owned()), ..SnapshotRequest::default() };
+        engine.snapshot("s", &request, &NoWatch).unwrap();
+        self.lives_on(&id, 2, "two");
+    }
+
+    fn lives_on(&self, id: &str, number: u8, text: &str) {
+        self.machine.compute(id, number);
+        fs::write(self.home.join("work").join(FILE), text).unwrap();
+    }
+
+    /// A new daemon comes, and everything is as one of `allowed` says; nothing is left over, nothing is lost, and life goes on.
+    pub(super) fn check(&self, story: &Story, what: &str, allowed: &[&str]) {
+        let (engine, recovery) = self.open();
+        let context = || format!("{}: {what}: {recovery:?}", story.name);
+        assert!(recovery.troubles.is_empty(), "{}", context());
+        let found = self.state(&engine);
+        assert!(allowed.contains(&found.as_str()), "{}: `{found}` is none of {allowed:?}", context());
+        self.nothing_is_left_over(&engine, &context());
+        let numbers = self.numbers(&engine);
+        assert!(story.kept.iter().all(|kept| numbers.contains(kept)), "{}: only {numbers:?}", context());
+        self.life_goes_on(&engine, &context());
+        drop(engine);
+        let (_, again) = self.open();
+        assert!(again.finished.is_empty() && again.troubles.is_empty(), "{}: then {again:?}", context());
+    }
+
+    /// All sessions in words.
+    fn state(&self, engine: &Engine) -> String {
+        let mut records: Vec<Record> = engine.records().values().cloned().collect();
+        records.sort_by(|one, other| one.name.cmp(&other.name));
+        let words = records.iter().map(|record| {
+            let processes = self.machine.of(record.id.as_str());
+            let number = match (record.state, &processes[..]) {
+                (SessionState::Running, [(process, number)]) => {
+                    assert_eq!(record.init, Some(*process), "another process than the record says");
+                    assert!(!is_stopped(*process), "it was left standing still");
+                    Some(*number)
+                }
+                (SessionState::Running, _) => panic!("{} processes of {}", processes.len(), record.name),
+                (_, []) => number_at_head(engine, record),
+                (state, _) => panic!("{state:?}, and it has processes"),
+            };
+            let text = fs::read_to_string(record.files_at.join(FILE)).unwrap_or_else(|_| "-".to_owned());
+            let number = number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+            format!("{} {} {number} {text}", record.name, record.state.as_str())
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    fn nothing_is_left_over(&self, engine: &Engine, context: &str) {
+        let known: BTreeSet<String> = engine.records().keys().map(ToString::to_string).collect();
+        for (session, process, _) in self.machine.living() {
+            assert!(known.contains(&session), "{context}: process {} is nobody's", process.pid);
+        }
+        let place = &engine.inner.place;
+        assert_eq!(names(&place.journal()), Vec::<String>::new(), "{context}: the journal");
+        assert_eq!(names(&place.state.join("staging")), Vec::<String>::new(), "{context}: staging");
+        let sessions: BTreeSet<String> = names(&place.sessions()).into_iter().collect();
+        assert_eq!(sessions, known, "{context}: directories of sessions");
+        let branches = names(&place.state.join("branches"));
+        let stray = |name: &String| !known.iter().any(|id| name.contains(id.as_str()));
+        assert!(!branches.iter().any(stray), "{context}: files of branches: {branches:?}");
+    }
+
+    /// Every number that is in somebody's memory or in a snapshot of somebody's.
+    fn numbers(&self, engine: &Engine) -> BTreeSet<u8> {
+        let mut numbers: BTreeSet<u8> =
+            self.machine.living().into_iter().map(|(.., number)| number).collect();
+        let records: Vec<Record> = engine.records().values().cloned().collect();
+        for record in records {
+            let request = HistoryRequest { session: Some(record.id.as_str()), family: false, limit: None };
+            for commit in engine.history(request).unwrap().commits {
+                numbers.extend(number_at(engine, &record, &commit.id.to_string()));
+            }
+        }
+        numbers
+    }
+
+    /// Each session can be snapshotted if it runs, be brought back, and stopped and removed; and then nothing is left.
+    fn life_goes_on(&self, engine: &Engine, context: &str) {
+        let records: Vec<Record> = engine.records().values().cloned().collect();
+        for record in records {
+            let name = record.name.as_str();
+            let well = |done: Result<()>| {
+                if let Err(error) = done {
+                    panic!("{context}: {name} afterwards: {error}");
+                }
+            };
+            if record.state == SessionState::Running {
+                well(engine.snapshot(name, &SnapshotRequest::default(), &NoWatch).and_then(|taken| {
+                    let commit = taken.commit.to_string();
+                    let back = RollbackRequest { force: true, ..RollbackRequest::to(commit) };
+                    engine.rollback(name, &back, &NoWatch).map(drop)
+                }));
+            } else if record.head.is_some() {
+                well(engine.resume(name, &ResumeRequest { force: true, gpus: None }, &NoWatch).map(drop));
+                let number = self.machine.of(record.id.as_str())[0].1;
+                assert_eq!(
+                    Some(number),
+                    number_at_head(engine, &record),
+                    "{context}: {name} came back as another"
+                );
+            }
+            let grace = std::time::Duration::from_secs(5);
+            well(engine.stop(name, StopRequest { grace }).map(drop));
+            well(engine.remove(name));
+        }
+        assert!(self.machine.living().is_empty(), "{context}: somebody lives on");
+    }
+}
+
+fn number_at_head(engine: &Engine, record: &Record) -> Option<u8> {
+    number_at(engine, record, record.head.as_deref()?)
+}
+
+/// The number in a snapshot, read through the store.
+fn number_at(engine: &Engine, record: &Record, commit: &str) -> Option<u8> {
+    let store = engine.inner.store.open().unwrap();
+    let commit = store.resolve(commit).unwrap();
+    let aim = engine.aim(record, &store, commit, true, &mut Steps::new(&NoWatch)).ok()?;
+    Some(number_in(aim.images.path()))
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let items = fs::read_dir(directory).unwrap().map(|item| item.unwrap().file_name());
+    items.map(|name| name.to_string_lossy().into_owned()).collect()
+}

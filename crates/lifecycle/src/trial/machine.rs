@@ -1,0 +1,330 @@
+//! A machine for trials: real processes that do nothing, and a checkpointer that needs neither root nor CRIU.
+//!
+//! A tree is one `sleep`. What it has in memory is one number, kept in a file that is named after the process; a dump writes it into
+//! images of CRIU's form, as a page, and a restore starts a `sleep` and gives it the number out of such images. Stopping, going on and
+//! ending are the kernel's own. So whatever a pipeline leaves behind can be looked at from outside: who lives, who stands still, and
+//! with which memory.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use checkpoint_criu::images::{Inventory, PagemapEntry, PstreeEntry};
+use checkpoint_criu::{Criu, DumpStats, Event, Hooks, Leave};
+use prost::Message;
+use rustix::process::Signal;
+use sandbox::process::Identity;
+use sandbox::{Commands, DeviceNode, Program};
+use workspace::Places;
+
+use super::fuse::{pass, request};
+use crate::error::{LifecycleError, Result};
+use crate::habitat::{Habitat, Made};
+use crate::ports::{Checkpointer, DumpWanted, RestoreWanted, Tree};
+use crate::record::{Record, SessionId};
+
+/// The number that a process has in memory when it was started and not restored.
+pub(crate) const FRESH: u8 = 100;
+/// Where the page with the number is.
+const ADDRESS: u64 = 0x10_0000;
+const PAGE: usize = 4096;
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    /// Has a file for each process, `<session>-<pid>-<start time>`, with the number that it has in memory.
+    processes: PathBuf,
+}
+
+impl Machine {
+    pub(crate) fn at(home: &Path) -> Self {
+        let processes = home.join("machine");
+        fs::create_dir_all(&processes).unwrap();
+        Self { processes }
+    }
+
+    /// The processes of all sessions that live: whose, which, and what it has in memory.
+    pub(crate) fn living(&self) -> Vec<(String, Identity, u8)> {
+        let mut found = Vec::new();
+        for item in fs::read_dir(&self.processes).unwrap() {
+            let path = item.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let [session, pid, start_time] = name.split('-').collect::<Vec<_>>()[..] else {
+                panic!("{name}")
+            };
+            let identity = Identity { pid: pid.parse().unwrap(), start_time: start_time.parse().unwrap() };
+            if identity.is_alive() {
+                found.push((session.to_owned(), identity, fs::read(&path).unwrap()[0]));
+            }
+        }
+        found
+    }
+
+    /// The processes of one session that live.
+    pub(crate) fn of(&self, session: &str) -> Vec<(Identity, u8)> {
+        let own = |(whose, identity, number): (String, Identity, u8)| {
+            (whose == session).then_some((identity, number))
+        };
+        self.living().into_iter().filter_map(own).collect()
+    }
+
+    fn file(&self, session: &str, process: Identity) -> PathBuf {
+        self.processes.join(format!("{session}-{}-{}", process.pid, process.start_time))
+    }
+
+    /// The program in a session computes something.
+    pub(crate) fn compute(&self, session: &str, number: u8) {
+        let [(process, _)] = self.of(session)[..] else { panic!("session {session} has not one process") };
+        fs::write(self.file(session, process), [number]).unwrap();
+    }
+
+    /// Starts a process. Its parent is gone when this returns, as with a box.
+    fn spawn(&self, session: &str, number: u8) -> Identity {
+        let script = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!";
+        let made = Command::new("/bin/sh").args(["-c", script]).current_dir("/").output().unwrap();
+        let pid = String::from_utf8(made.stdout).unwrap().trim().parse().unwrap();
+        let process = Identity::of(pid).unwrap().unwrap();
+        fs::write(self.file(session, process), [number]).unwrap();
+        process
+    }
+
+    /// Ends what is left.
+    pub(crate) fn clear(&self) {
+        for (_, process, _) in self.living() {
+            let _gone = process.signal(Signal::KILL);
+        }
+    }
+
+    fn end_of(&self, session: &str) {
+        for (process, _) in self.of(session) {
+            let _gone = process.signal(Signal::KILL);
+            assert!(process.wait_gone(Duration::from_secs(10)));
+        }
+    }
+
+    fn session_of(&self, process: Identity) -> (String, u8) {
+        let own = self.living().into_iter().find(|(_, identity, _)| *identity == process);
+        own.map(|(session, _, number)| (session, number)).unwrap()
+    }
+}
+
+/// Whether a process stands still.
+pub(crate) fn is_stopped(process: Identity) -> bool {
+    let text = fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
+    text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+}
+
+/// Signals are not carried out at once.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what}");
+}
+
+/// Dumps and restores without CRIU.
+pub(crate) struct FakeCriu(pub(crate) Machine);
+
+impl Checkpointer for FakeCriu {
+    fn ready(&self) -> Result<()> {
+        request("look for CRIU")
+    }
+
+    fn criu(&self) -> Option<&Criu> {
+        None
+    }
+
+    fn can_serve_host(&self) -> Result<()> {
+        Err(LifecycleError::BadRequest { detail: "no tree of the host in a trial".to_owned() })
+    }
+
+    fn dump(&self, _: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<DumpStats> {
+        request("dump")?;
+        // A worker that is gone: nobody has to be waited for.
+        hooks.worker(i32::MAX, 1);
+        let told = |event: &Event, hooks: &mut dyn Hooks| {
+            hooks.event(event).map_err(|detail| LifecycleError::BadRequest { detail })
+        };
+        let (_, number) = self.0.session_of(wanted.init);
+        let _gone = wanted.init.signal(Signal::STOP);
+        wait_until("it does not stop", || is_stopped(wanted.init));
+        pass("the tree stands still");
+        let dumped = told(&Event::PreDump, hooks)
+            .and_then(|()| {
+                write_images(wanted.images, wanted.init, number);
+                pass("the images are written");
+                request("write all of the images")
+            })
+            .and_then(|()| told(&Event::PostDump, hooks));
+        if dumped.is_err() || wanted.leave == Leave::Running {
+            self.release(wanted.init);
+            pass("the tree goes on");
+        }
+        dumped.map(|()| DumpStats { frozen_us: 1, ..DumpStats::default() })
+    }
+
+    fn restore(&self, _: &Tree<'_>, wanted: &RestoreWanted<'_>, hooks: &mut dyn Hooks) -> Result<i32> {
+        request("restore")?;
+        let session = wanted.log_dir.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        let process = self.0.spawn(&session, number_in(wanted.images));
+        let pid = process.pid;
+        pass("processes are restored and do not run yet");
+        let last = hooks
+            .event(&Event::PostRestore { pid })
+            .and_then(|()| hooks.event(&Event::PreResume))
+            .map_err(|detail| LifecycleError::BadRequest { detail })
+            .and_then(|()| request("let the restored processes run"));
+        if last.is_err() {
+            self.0.end_of(&session);
+        }
+        last.map(|()| pid)
+    }
+
+    fn release(&self, init: Identity) {
+        let _gone = init.signal(Signal::CONT);
+        wait_until("it does not go on", || !is_stopped(init));
+    }
+}
+
+/// Processes without anything around them.
+pub(crate) struct FakeBox(pub(crate) Machine);
+
+impl Habitat for FakeBox {
+    fn launch(&self, record: &mut Record, _: Commands, _: Vec<DeviceNode>) -> Result<()> {
+        request("launch")?;
+        record.init = Some(self.0.spawn(record.id.as_str(), FRESH));
+        pass("processes were made");
+        Ok(())
+    }
+
+    fn make_ready(&self, _: &mut Record, _: &Path, _: Vec<DeviceNode>) -> Result<()> {
+        request("make a box for the restore")
+    }
+
+    fn check_images(&self, _: &Record, _: &Path) -> Result<()> {
+        request("check the images")
+    }
+
+    fn before_they_run(&self, _: &Record, _: &Path, _: Made) -> Result<()> {
+        request("settle the restored processes")
+    }
+
+    fn restored_root(&self, _: &Record, pid: i32) -> Result<Option<Identity>> {
+        Ok(Identity::of(pid)?)
+    }
+
+    fn save(&self, _: &Record, _: &Path) -> Result<()> {
+        request("save what is beside the tree")
+    }
+
+    fn places(&self, record: &Record) -> Places {
+        Places::of_box(&record.workspace, &record.files_at, &record.outside_copies)
+    }
+
+    fn watched(&self, _: &Record) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn look_inside(&self, _: &Record) -> Option<(Program, Identity)> {
+        None
+    }
+
+    fn why_no_branch(&self, _: &Record) -> Option<&'static str> {
+        None
+    }
+
+    fn why_no_restart(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn open_network(&self, _: &mut Record) {}
+
+    fn forward(&self, _: &SessionId, _: &[u16]) -> Result<Identity> {
+        Err(LifecycleError::BadRequest { detail: "no kernel in a trial".to_owned() })
+    }
+
+    fn exec(
+        &self,
+        _: &Record,
+        _: &[OsString],
+        _: &[(OsString, OsString)],
+        _: &'static str,
+    ) -> Result<Output> {
+        request("run a command inside")?;
+        Ok(Command::new("true").stdin(Stdio::null()).output().unwrap())
+    }
+
+    fn signal(&self, init: Identity, signal: Signal, _: bool) -> Result<()> {
+        Ok(init.signal(signal)?)
+    }
+
+    fn thaw(&self, _: &SessionId) {}
+
+    fn end(&self, record: &Record) -> Result<()> {
+        request("end the processes")?;
+        self.0.end_of(record.id.as_str());
+        pass("processes were ended");
+        Ok(())
+    }
+
+    fn free(&self, _: &Record) {
+        pass("the machine is free of it");
+    }
+
+    fn sweep(&self, id: &SessionId) -> Result<()> {
+        request("sweep")?;
+        self.0.end_of(id.as_str());
+        Ok(())
+    }
+}
+
+/// Images of one process with one page, filled with `number`.
+fn write_images(directory: &Path, process: Identity, number: u8) {
+    let pid = u32::try_from(process.pid).unwrap();
+    write_image(
+        directory,
+        "inventory.img",
+        0x5831_3116,
+        &[Inventory { img_version: 2, ..Inventory::default() }.encode_to_vec()],
+    );
+    let tree = PstreeEntry { pid, ppid: 0, threads: vec![pid], ..PstreeEntry::default() };
+    write_image(directory, "pstree.img", 0x5027_3030, &[tree.encode_to_vec()]);
+    write_image(directory, "files.img", 0x5630_3138, &[]);
+    let page = PagemapEntry {
+        vaddr: ADDRESS,
+        compat_nr_pages: 1,
+        flags: Some(1 << 2),
+        nr_pages: Some(1),
+        ..PagemapEntry::default()
+    };
+    // The head has one field, the number of the pages file.
+    write_image(
+        directory,
+        &format!("pagemap-{pid}.img"),
+        0x5608_4025,
+        &[vec![0x08, 1], page.encode_to_vec()],
+    );
+    fs::write(directory.join("pages-1.img"), vec![number; PAGE]).unwrap();
+}
+
+/// An image file: two magic numbers, then each entry with its length.
+fn write_image(directory: &Path, name: &str, magic: u32, entries: &[Vec<u8>]) {
+    let mut bytes = [0x5456_4319_u32.to_le_bytes(), magic.to_le_bytes()].concat();
+    for entry in entries {
+        bytes.extend(u32::try_from(entry.len()).unwrap().to_le_bytes());
+        bytes.extend(entry);
+    }
+    fs::write(directory.join(name), bytes).unwrap();
+}
+
+/// The number in the page of such images.
+pub(crate) fn number_in(images: &Path) -> u8 {
+    let page = fs::read(images.join("pages-1.img")).unwrap();
+    assert!(page.len() == PAGE && page.iter().all(|byte| *byte == page[0]), "half of a page");
+    page[0]
+}

@@ -1,0 +1,214 @@
+//! The stories: a situation, an operation, and what may come of it.
+//!
+//! A state is told in words, a line for each session: its name, its state, the number that its process has in memory (or, asleep, its
+//! newest snapshot), and the text in its file. The session `s` has a snapshot with the number 1 and the text `one`; by now it has the number
+//! 2 and the text `two`, which are in no snapshot.
+
+use std::time::Duration;
+
+use super::ground::Ground;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::request::{
+    BranchRequest, RestartRequest, ResumeRequest, RollbackRequest, SnapshotRequest, StopRequest,
+    SuspendRequest,
+};
+use crate::steps::NoWatch;
+
+/// A story.
+pub(super) struct Story {
+    pub(super) name: &'static str,
+    /// Makes the situation.
+    pub(super) before: fn(&Ground, &Engine),
+    /// The operation.
+    pub(super) act: fn(&Engine) -> Result<()>,
+    /// States, as if nothing had been asked.
+    pub(super) untouched: &'static [&'static str],
+    /// States, as if nothing had happened to it.
+    pub(super) after: &'static [&'static str],
+    /// States that a daemon killed in the middle may also leave.
+    pub(super) between: &'static [&'static str],
+    /// States that a failure of the machine may also leave.
+    pub(super) failed: &'static [&'static str],
+    /// Numbers that must not be lost: in memory, or in a snapshot.
+    pub(super) kept: &'static [u8],
+    /// It passes at least so many moments, or nothing is tried.
+    pub(super) moments: usize,
+}
+
+const GRACE: StopRequest = StopRequest { grace: Duration::from_secs(5) };
+
+fn awake(ground: &Ground, engine: &Engine) {
+    ground.session_with_a_past(engine);
+}
+
+fn asleep(ground: &Ground, engine: &Engine) {
+    ground.session_with_a_past(engine);
+    engine.suspend("s", &SuspendRequest::default(), &NoWatch).unwrap();
+}
+
+fn ended(ground: &Ground, engine: &Engine) {
+    ground.session_with_a_past(engine);
+    engine.stop("s", GRACE).unwrap();
+}
+
+fn back(engine: &Engine) -> Result<()> {
+    let request = RollbackRequest { force: true, ..RollbackRequest::to("first") };
+    engine.rollback("s", &request, &NoWatch).map(drop)
+}
+
+fn branched(engine: &Engine) -> Result<()> {
+    let request = BranchRequest { name: Some("t".to_owned()), ..BranchRequest::default() };
+    engine.branch("s", &request, &NoWatch).map(drop)
+}
+
+fn restarted(engine: &Engine, snapshot: bool) -> Result<()> {
+    let request = RestartRequest {
+        start: Ground::command(),
+        env: Vec::new(),
+        cwd: None,
+        grace: Duration::from_secs(5),
+        snapshot,
+    };
+    engine.restart("s", &request, &NoWatch).map(drop)
+}
+
+/// All of them.
+pub(super) const STORIES: &[Story] = &[
+    Story {
+        name: "start",
+        before: |_, _| (),
+        act: |engine| Ground::start(engine, "s").map(drop),
+        untouched: &[""],
+        after: &["s running 100 -"],
+        between: &[],
+        failed: &[],
+        kept: &[],
+        moments: 8,
+    },
+    Story {
+        name: "snapshot",
+        before: awake,
+        act: |engine| engine.snapshot("s", &SnapshotRequest::default(), &NoWatch).map(drop),
+        untouched: &["s running 2 two"],
+        after: &["s running 2 two"],
+        between: &[],
+        failed: &[],
+        kept: &[1, 2],
+        moments: 15,
+    },
+    Story {
+        name: "suspend",
+        before: awake,
+        act: |engine| engine.suspend("s", &SuspendRequest::default(), &NoWatch).map(drop),
+        untouched: &["s running 2 two"],
+        after: &["s suspended 2 two"],
+        between: &[],
+        failed: &[],
+        kept: &[1, 2],
+        moments: 20,
+    },
+    Story {
+        name: "resume",
+        before: asleep,
+        act: |engine| engine.resume("s", &ResumeRequest::default(), &NoWatch).map(drop),
+        untouched: &["s suspended 2 two"],
+        after: &["s running 2 two"],
+        between: &[],
+        failed: &[],
+        kept: &[1, 2],
+        moments: 10,
+    },
+    Story {
+        name: "rollback",
+        before: awake,
+        act: back,
+        untouched: &["s running 2 two"],
+        after: &["s running 1 one"],
+        between: &[],
+        // Neither the one state nor the other could be made: it sleeps at the one that it had.
+        failed: &["s suspended 2 two", "s suspended 2 one"],
+        kept: &[1, 2],
+        moments: 30,
+    },
+    Story {
+        name: "rollback_of_a_sleeper",
+        before: asleep,
+        act: back,
+        untouched: &["s suspended 2 two"],
+        after: &["s running 1 one"],
+        between: &[],
+        // It is put back to where it was, and that is awake.
+        failed: &["s running 2 two", "s suspended 2 one"],
+        kept: &[1, 2],
+        moments: 15,
+    },
+    Story {
+        name: "branch",
+        before: awake,
+        act: branched,
+        untouched: &["s running 2 two"],
+        after: &["s running 2 two, t running 2 two"],
+        between: &[],
+        failed: &[],
+        kept: &[1, 2],
+        moments: 25,
+    },
+    Story {
+        name: "branch_of_a_sleeper",
+        before: asleep,
+        act: branched,
+        untouched: &["s suspended 2 two"],
+        after: &["s suspended 2 two, t running 2 two"],
+        between: &[],
+        failed: &[],
+        kept: &[1, 2],
+        moments: 12,
+    },
+    Story {
+        name: "restart",
+        before: awake,
+        act: |engine| restarted(engine, false),
+        untouched: &["s running 2 two"],
+        after: &["s running 100 two"],
+        // The old processes are gone and the new ones never came: its snapshots are there.
+        between: &["s failed 1 two"],
+        failed: &["s failed 1 two"],
+        kept: &[1],
+        moments: 10,
+    },
+    Story {
+        name: "restart_with_snapshot",
+        before: awake,
+        act: |engine| restarted(engine, true),
+        untouched: &["s running 2 two"],
+        after: &["s running 100 two"],
+        between: &["s failed 2 two"],
+        failed: &["s failed 2 two"],
+        kept: &[1, 2],
+        moments: 25,
+    },
+    Story {
+        name: "stop",
+        before: awake,
+        act: |engine| engine.stop("s", GRACE).map(drop),
+        untouched: &["s running 2 two"],
+        // Killed before its end was written down, it ended by itself as far as anyone knows.
+        after: &["s ended 1 two"],
+        between: &[],
+        failed: &["s failed 1 two"],
+        kept: &[1],
+        moments: 5,
+    },
+    Story {
+        name: "remove",
+        before: ended,
+        act: |engine| engine.remove("s"),
+        untouched: &["s ended 1 two"],
+        after: &[""],
+        between: &[],
+        failed: &[],
+        kept: &[],
+        moments: 4,
+    },
+];
