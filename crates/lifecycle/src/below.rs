@@ -1,5 +1,6 @@
 //! Errors of crates that have no codes of their own: what they say gets ours.
 
+use image_store::ImageError;
 use image_trust::TrustError;
 use workspace::WorkspaceError;
 
@@ -11,6 +12,18 @@ impl From<TrustError> for LifecycleError {
             TrustError::Refused { uid, findings } => Self::Untrusted { uid, findings },
             TrustError::Io { action, path, source } => Self::Io { action, path, source },
             TrustError::Sandbox(error) => error.into(),
+        }
+    }
+}
+
+impl From<ImageError> for LifecycleError {
+    fn from(error: ImageError) -> Self {
+        match error {
+            ImageError::Io { action, path, source } => Self::Io { action, path, source },
+            ImageError::NotWhole { commit, detail } => Self::BadSnapshot { commit, detail },
+            ImageError::Store(error) => error.into(),
+            ImageError::Manifest(error) => error.into(),
+            ImageError::Criu(error) => error.into(),
         }
     }
 }

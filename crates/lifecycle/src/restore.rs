@@ -28,7 +28,6 @@ use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{GpuAim, Placed, in_manifest};
 use crate::history::{UserStore, Using};
 use crate::journal::Entry;
-use crate::materialise::lay_out;
 use crate::place::LOG;
 use crate::record::Record;
 use crate::staging::{PlainImages, Staged};
@@ -96,7 +95,7 @@ impl Engine {
         }
         let staged = self.inner.stages.stage(snapshot.bytes())?;
         let progress = StepProgress::new(watch, "lay out images");
-        lay_out(store.store(), &commit.short(), snapshot, staged.path(), &progress)?;
+        image_store::lay_out(store.store(), &commit.short(), snapshot, staged.path(), &progress)?;
         Ok(self.inner.stages.keep(staged, &key))
     }
 

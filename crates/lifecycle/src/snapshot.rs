@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
+use image_store::ingest_images;
 use manifest::snapshot::{HostSection, NotCaptured};
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
 use workspace::Listing;
@@ -16,7 +17,6 @@ use crate::error::{LifecycleError, Result};
 use crate::exec::exit_code;
 use crate::gpu::{GpuTaken, OffGpu};
 use crate::history::{About, NewCommit, UserStore};
-use crate::ingest::ingest_images;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::record::{Record, SessionState};
@@ -212,7 +212,7 @@ impl Engine {
         let watch = steps.watch();
         let ingested = steps.run("store memory", || {
             let progress = StepProgress::new(watch, "store memory");
-            ingest_images(&session, staged.path(), parent.as_ref(), &progress)
+            Ok(ingest_images(&session, staged.path(), parent.as_ref(), &progress)?)
         })?;
         let captured = steps
             .run("store files", || Ok(files.finish(&session, &StepProgress::new(watch, "store files"))?))?;

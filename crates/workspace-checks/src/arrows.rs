@@ -33,6 +33,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("doctor", &["gpu-detect", "checkpoint-cuda", "checkpoint-criu", "sandbox", "cas-core"]),
     // Files go from a user's directories into the store and back.
     ("workspace", &["sandbox", "manifest", "cas-core"]),
+    // Images go from CRIU's directories into the store and back.
+    ("image-store", &["checkpoint-criu", "manifest", "cas-core"]),
     // The pipelines wire the engines to the store.
     (
         "lifecycle",
@@ -45,6 +47,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "image-trust",
             "doctor",
             "workspace",
+            "image-store",
             "manifest",
             "cas-core",
         ],

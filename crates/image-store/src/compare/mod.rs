@@ -5,7 +5,6 @@
 
 mod files;
 mod memory;
-pub(crate) mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -18,9 +17,8 @@ use checkpoint_criu::images::{FileKind, Images};
 use manifest::Snapshot;
 use manifest::snapshot::{CriuSection, MemorySection};
 
-use crate::error::{LifecycleError, Result};
+use crate::error::{ImageError, Result};
 use memory::Mapping;
-pub use variables::VariableChange;
 
 /// The largest image that is read for a comparison.
 const MAX_IMAGE: u64 = 64 << 20;
@@ -38,19 +36,13 @@ pub enum Change {
 
 /// What differs between two snapshots.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Diff {
-    /// The first commit.
-    pub a: String,
-    /// The second.
-    pub b: String,
+pub struct Changes {
     /// Processes, by pid.
     pub processes: Vec<ProcessChange>,
     /// Mappings with pages that differ, the most first.
     pub memory: Vec<MemoryChange>,
     /// Files, by path.
     pub files: Vec<FileChange>,
-    /// Variables, by name; `None` if one of the two does not know its own.
-    pub variables: Option<Vec<VariableChange>>,
 }
 
 /// A process that came, went or runs another program.
@@ -96,15 +88,12 @@ pub struct FileChange {
 }
 
 /// Compares two snapshots, each given with the id of its commit.
-pub(crate) fn diff(store: &Store, a: (&str, &Snapshot), b: (&str, &Snapshot)) -> Result<Diff> {
+pub fn compare(store: &Store, a: (&str, &Snapshot), b: (&str, &Snapshot)) -> Result<Changes> {
     let (before, after) = (Side::read(store, a)?, Side::read(store, b)?);
-    Ok(Diff {
-        a: a.0.to_owned(),
-        b: b.0.to_owned(),
+    Ok(Changes {
         processes: processes(&before, &after),
         memory: memory_changes(store, &before, &after)?,
         files: files::changes(store, a.1, b.1)?,
-        variables: None,
     })
 }
 
@@ -162,7 +151,7 @@ fn images(store: &Store, commit: &str, snapshot: &Snapshot) -> Result<Images> {
         }
         if image.len > MAX_IMAGE {
             let detail = format!("{name} has {} bytes", image.len);
-            return Err(LifecycleError::BadSnapshot { commit: commit.to_owned(), detail });
+            return Err(ImageError::NotWhole { commit: commit.to_owned(), detail });
         }
         let mut bytes = Vec::new();
         store.read_blob(&image.into(), &mut bytes, &Silent)?;

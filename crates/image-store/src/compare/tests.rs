@@ -11,7 +11,7 @@ use manifest::{Entry, FileName, Node, Tree, TypedSection};
 use prost::Message;
 
 use super::*;
-use crate::ingest::tests::{Pages, fresh, ingest, store, write_image, write_inventory, write_pages};
+use crate::tests::{Pages, fresh, ingest, store, write_image, write_inventory, write_pages};
 
 const HEAP: u32 = 1 << 5 | 1 << 9;
 const STACK: u32 = 1 << 1 | 1 << 9;
@@ -88,8 +88,7 @@ fn memory_is_told_by_mapping_and_processes_by_name() {
     let (first, _) = ingest(&store, &a, None);
     let (second, _) = ingest(&store, &b, Some(&first));
 
-    let found = diff(&store, ("aa", &first), ("bb", &second)).unwrap();
-    assert_eq!((found.a.as_str(), found.b.as_str()), ("aa", "bb"));
+    let found = compare(&store, ("aa", &first), ("bb", &second)).unwrap();
     let process = |pid, name: &str, change| ProcessChange { pid, name: name.into(), change };
     assert_eq!(found.processes, [process(7, "sleep", Change::Removed), process(9, "sh", Change::Added)]);
     let change = |pid, vma: Vma, name: &str, change, pages: u64| MemoryChange {
@@ -111,7 +110,7 @@ fn memory_is_told_by_mapping_and_processes_by_name() {
             change(1, new[1], "/lib/libx.so", Change::Changed, 1),
         ]
     );
-    let same = diff(&store, ("bb", &second), ("bb", &second)).unwrap();
+    let same = compare(&store, ("bb", &second), ("bb", &second)).unwrap();
     assert!(same.processes.is_empty() && same.memory.is_empty() && same.files.is_empty());
 }
 
@@ -126,7 +125,7 @@ fn shared_memory_and_pages_far_apart_are_found() {
         write_pages(dir, "pagemap-shmem-5.img", 1, &far, 9);
     }
     let ((first, _), (second, _)) = (ingest(&store, &a, None), ingest(&store, &b, None));
-    let found = diff(&store, ("a", &first), ("b", &second)).unwrap().memory;
+    let found = compare(&store, ("a", &first), ("b", &second)).unwrap().memory;
     assert_eq!(found.len(), 1);
     assert_eq!(
         (found[0].pid, found[0].name.to_str().unwrap(), found[0].change),
@@ -174,7 +173,7 @@ fn files_are_told_by_path() {
     };
     let a = snapshot("/w", &[("same", "1"), ("grown", "1"), ("gone", "12"), ("d/", "x"), ("turned/", "y")]);
     let b = snapshot("/v", &[("same", "1"), ("grown", "123"), ("new", ""), ("d/", "z"), ("turned", "yy")]);
-    let found = diff(&store, ("a", &a), ("b", &b)).unwrap().files;
+    let found = compare(&store, ("a", &a), ("b", &b)).unwrap().files;
     let change = |path: &str, change, before, after| FileChange { path: path.into(), change, before, after };
     assert_eq!(
         found,
@@ -187,7 +186,7 @@ fn files_are_told_by_path() {
             change("/v/turned/f", Change::Removed, Some(1), None),
         ]
     );
-    let nothing = diff(&store, ("a", &Snapshot::default()), ("b", &b)).unwrap().files;
+    let nothing = compare(&store, ("a", &Snapshot::default()), ("b", &b)).unwrap().files;
     assert_eq!(nothing.len(), 5);
     assert!(nothing.iter().all(|file| file.change == Change::Added));
     assert!(fs::metadata("/v").is_err(), "nothing is laid out");

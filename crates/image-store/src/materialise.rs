@@ -2,7 +2,7 @@
 //!
 //! The images that are blobs are written first. Among them are the pagemaps, and a pagemap says where in its pages file each
 //! page of the map belongs. Pages are written by all cores at once, each where it belongs; pages of zeros stay holes, which
-//! read the same and cost neither time nor room. The tests are with [`ingest`](crate::ingest), whose inverse this is.
+//! read the same and cost neither time nor room. This is the inverse of [`ingest`](crate::ingest).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,19 +16,19 @@ use checkpoint_criu::images::Images;
 use manifest::snapshot::{CriuSection, MemorySection};
 use manifest::{FileName, Snapshot};
 
-use crate::error::{LifecycleError, Result, io_error};
-use crate::ingest::{PagesFile, PagesLayout, pagemaps, pages_image};
+use crate::error::{ImageError, Result, io_error};
+use crate::pages::{PagesFile, PagesLayout, pagemaps, pages_image};
 
 /// Writes the images of `snapshot` to `dir`, which must be empty. `commit` is for errors. How much is compared on the way is the
 /// store's setting: for images, it should be the content's identity.
-pub(crate) fn lay_out(
+pub fn lay_out(
     store: &Store,
     commit: &str,
     snapshot: &Snapshot,
     dir: &Path,
     progress: &dyn Progress,
 ) -> Result<()> {
-    let bad = |detail: String| LifecycleError::BadSnapshot { commit: commit.to_owned(), detail };
+    let bad = |detail: String| ImageError::NotWhole { commit: commit.to_owned(), detail };
     let criu = snapshot.get::<CriuSection>()?.ok_or_else(|| bad("it has no images".to_owned()))?;
     lay_out_blobs(store, commit, &criu, dir, progress)?;
     let memory = snapshot.get::<MemorySection>()?.unwrap_or_default();
@@ -68,7 +68,7 @@ fn lay_out_blobs(
 ) -> Result<()> {
     for (name, image) in &criu.images {
         // The name becomes a path, and it may come from anybody's snapshot.
-        FileName::new(name.as_str()).map_err(|_| LifecycleError::BadSnapshot {
+        FileName::new(name.as_str()).map_err(|_| ImageError::NotWhole {
             commit: commit.to_owned(),
             detail: format!("{name:?} is not the name of an image"),
         })?;

@@ -6,8 +6,6 @@
 //! pagemap and the map, byte for byte. A pages file that cannot be said like that (nothing of CRIU's, but nothing forbids
 //! it) is a blob too, so that no dump is refused for its form, and what comes out is always what went in.
 
-mod pages;
-
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,36 +19,36 @@ use checkpoint_criu::images::Images;
 use manifest::Snapshot;
 use manifest::snapshot::{AddressSpace, CriuSection, MemorySection};
 
-use crate::error::{LifecycleError, Result, io_error};
-pub(crate) use pages::{Odd, PagesFile, PagesLayout, pagemaps, pages_image};
+use crate::error::{ImageError, Result, io_error};
+use crate::pages::{Odd, PagesFile, PagesLayout, pagemaps, pages_image};
 
 /// A snapshot's sections that come from CRIU's images.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Ingested {
+pub struct Ingested {
     /// The pages.
-    pub(crate) memory: MemorySection,
+    pub memory: MemorySection,
     /// Everything else.
-    pub(crate) criu: CriuSection,
+    pub criu: CriuSection,
     /// What it took.
-    pub(crate) stats: IngestStats,
+    pub stats: IngestStats,
 }
 
 /// What an ingest did, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct IngestStats {
+pub struct IngestStats {
     /// Pages of all address spaces.
-    pub(crate) memory_bytes: u64,
+    pub memory_bytes: u64,
     /// Of these, all zeros.
-    pub(crate) zero_bytes: u64,
+    pub zero_bytes: u64,
     /// Of these, not as in the parent.
-    pub(crate) new_bytes: u64,
+    pub new_bytes: u64,
     /// All other images.
-    pub(crate) image_bytes: u64,
+    pub image_bytes: u64,
 }
 
 /// Stores the images in `images`. The caller has pinned the commit of `parent` when the session began; everything is
 /// durable after the session's next flush or commit.
-pub(crate) fn ingest_images(
+pub fn ingest_images(
     session: &WriteSession,
     images: &Path,
     parent: Option<&Snapshot>,
@@ -148,11 +146,6 @@ fn pages_of(images: &Path) -> Result<Vec<Pages>> {
     Ok(list)
 }
 
-fn not_images(images: &Path, detail: String) -> LifecycleError {
-    LifecycleError::BadSnapshot { commit: format!("in `{}`", images.display()), detail }
+fn not_images(images: &Path, detail: String) -> ImageError {
+    ImageError::NotWhole { commit: format!("in `{}`", images.display()), detail }
 }
-
-#[cfg(test)]
-mod real;
-#[cfg(test)]
-pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! Images as CRIU would write them, for tests here and in the neighbours, and what becomes of them.
+//! Images as CRIU would write them, and what becomes of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,12 +9,14 @@ use cas_core::memory::PAGE;
 use cas_core::progress::Silent;
 use cas_core::{OpenOptions, Store, Trust};
 use checkpoint_criu::images::{Inventory, PagemapEntry};
+use manifest::snapshot::{CriuSection, MemorySection};
 use manifest::{Snapshot, TypedSection};
 use proptest::prelude::*;
 use prost::Message;
 
-use super::*;
+use crate::ingest::{IngestStats, ingest_images};
 use crate::materialise::lay_out;
+use crate::pages::pages_image;
 
 const COMMON: u32 = 0x5456_4319;
 const INVENTORY: u32 = 0x5831_3116;

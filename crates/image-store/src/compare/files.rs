@@ -11,7 +11,6 @@ use manifest::{Entry, ManifestObject, Node, Snapshot, Tree};
 
 use super::{Change, FileChange};
 use crate::error::Result;
-use crate::history::unread;
 
 /// Directories are not followed deeper than paths can be long.
 const MAX_DEPTH: usize = 2048;
@@ -66,7 +65,7 @@ impl Walk<'_> {
     fn load(&self, tree: Option<ObjectId>) -> Result<Tree> {
         match tree {
             None => Ok(Tree::default()),
-            Some(id) => Tree::load(&FromStore(self.store), &id).map_err(unread),
+            Some(id) => Ok(Tree::load(&FromStore(self.store), &id)?),
         }
     }
 

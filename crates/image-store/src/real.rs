@@ -9,9 +9,9 @@ use cas_core::progress::Silent;
 use checkpoint_criu::{Criu, DumpOptions, Leave, NoHooks, RestoreOptions};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use super::tests::{assert_same, fresh, ingest, store};
-use crate::diff::{Change, diff};
+use crate::compare::{Change, compare};
 use crate::materialise::lay_out;
+use crate::tests::{assert_same, fresh, ingest, store};
 
 /// Has memory of its own, memory that it shares with a child, and counts aloud.
 const WORKLOAD: &str = "
@@ -122,7 +122,7 @@ fn a_real_dump_comes_out_as_it_went_in_and_is_restored() {
     let (after, stats) = ingest(&store, &second, Some(&before));
     assert!(stats.memory_bytes > 28 << 20 && stats.new_bytes < stats.memory_bytes / 8, "{stats:?}");
 
-    let found = diff(&store, ("a", &before), ("b", &after)).unwrap();
+    let found = compare(&store, ("a", &before), ("b", &after)).unwrap();
     assert!(found.processes.is_empty() && found.files.is_empty(), "{found:?}");
     assert!(found.memory.iter().all(|change| change.change == Change::Changed), "{found:?}");
     assert!(
