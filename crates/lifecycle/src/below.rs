@@ -2,6 +2,7 @@
 
 use image_store::ImageError;
 use image_trust::TrustError;
+use staging::StagingError;
 use workspace::WorkspaceError;
 
 use crate::error::LifecycleError;
@@ -28,6 +29,16 @@ impl From<ImageError> for LifecycleError {
     }
 }
 
+impl From<StagingError> for LifecycleError {
+    fn from(error: StagingError) -> Self {
+        match error {
+            StagingError::Io { action, path, source } => Self::Io { action, path, source },
+            StagingError::NoRoom { path, needed, available } => Self::NoRoom { path, needed, available },
+            StagingError::Random(error) => error.into(),
+        }
+    }
+}
+
 impl From<WorkspaceError> for LifecycleError {
     fn from(error: WorkspaceError) -> Self {
         match error {
@@ -36,6 +47,25 @@ impl From<WorkspaceError> for LifecycleError {
             WorkspaceError::Store(error) => error.into(),
             WorkspaceError::Manifest(error) => error.into(),
             WorkspaceError::Sandbox(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_crates_below_say_has_the_codes_that_it_always_had() {
+        let (commit, detail) = (String::new, || "it has no images".to_owned());
+        let errors: Vec<(LifecycleError, &str)> = vec![
+            (ImageError::NotWhole { commit: commit(), detail: detail() }.into(), "IJ-L060"),
+            (StagingError::NoRoom { path: "/".into(), needed: 2, available: 1 }.into(), "IJ-L041"),
+            (TrustError::Refused { uid: 7, findings: vec![detail()] }.into(), "IJ-L050"),
+            (WorkspaceError::Changed { paths: vec!["/a".into()] }.into(), "IJ-L030"),
+        ];
+        for (error, code) in errors {
+            assert_eq!(error.code(), code, "{error}");
         }
     }
 }

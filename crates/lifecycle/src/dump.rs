@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use checkpoint_criu::{DumpOptions, DumpStats, Event, Habitat, Hooks, Leave, MemoryPath};
 use sandbox::process::{self, Identity};
+use staging::Staged;
 use workspace::{CaptureRequest, FilePolicy, Listing, Pending, Places};
 
 use crate::attach::runner_beside;
@@ -21,7 +22,6 @@ use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
 use crate::preflight::{self, Needs};
 use crate::record::Record;
-use crate::staging::Staged;
 use crate::steps::Steps;
 
 /// What is to be dumped, and how.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use checkpoint_criu::Criu;
 use sandbox::process::Identity;
 use sandbox::{Program, User};
+use staging::Stages;
 
 use crate::along::Introspect;
 use crate::budget::Used;
@@ -27,7 +28,6 @@ use crate::recover::Recovery;
 use crate::reserve::Reserve;
 use crate::schedule::Schedule;
 use crate::seal::Sealer;
-use crate::staging::Stages;
 use crate::view::SessionView;
 use crate::watch::{EngineEvent, EventKind, Events, Watcher};
 

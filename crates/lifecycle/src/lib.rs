@@ -61,7 +61,6 @@ mod seal;
 mod section;
 mod signal;
 mod snapshot;
-mod staging;
 mod start;
 mod steps;
 mod stop;

@@ -18,6 +18,7 @@ use manifest::snapshot::HostSection;
 use manifest::{Commit, Snapshot};
 use sandbox::BOX_DIR;
 use sandbox::process::Identity;
+use staging::{PlainImages, Staged};
 use workspace::Listing;
 
 use crate::attach::runner_beside;
@@ -30,7 +31,6 @@ use crate::history::{UserStore, Using};
 use crate::journal::Entry;
 use crate::place::LOG;
 use crate::record::Record;
-use crate::staging::{PlainImages, Staged};
 use crate::steps::{StepProgress, Steps, Watch};
 
 /// How long the ids of processes that have ended may take to be free.

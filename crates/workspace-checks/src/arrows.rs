@@ -35,6 +35,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("workspace", &["sandbox", "manifest", "cas-core"]),
     // Images go from CRIU's directories into the store and back.
     ("image-store", &["checkpoint-criu", "manifest", "cas-core"]),
+    // Where those directories are meanwhile.
+    ("staging", &["cas-core"]),
     // The pipelines wire the engines to the store.
     (
         "lifecycle",
@@ -48,6 +50,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "doctor",
             "workspace",
             "image-store",
+            "staging",
             "manifest",
             "cas-core",
         ],

@@ -36,6 +36,7 @@ use manifest::COMMIT;
 use manifest::history::Grafts;
 use manifest::stored::ManifestReferences;
 use serde::{Deserialize, Serialize};
+use staging::disk_free;
 
 use crate::bounded;
 use crate::engine::read_records;
@@ -45,7 +46,6 @@ use crate::journal::Journal;
 use crate::place::{Place, make};
 use crate::record::write_json;
 use crate::seal::{Sealer, sync_directory};
-use crate::staging::disk_free;
 use crate::stop::remove_if_there;
 
 /// Two ids and some JSON for every commit: millions of them fit.

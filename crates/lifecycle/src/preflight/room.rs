@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use staging::disk_free;
+
 use super::{Needs, Preflight, Problem};
 use crate::error::{LifecycleError, Result};
-use crate::staging::disk_free;
 
 /// What a dump needs beside the memory itself: tables, small images, the log.
 const BESIDE: u64 = 32 << 20;
@@ -60,7 +61,7 @@ fn lack(what: &'static str, path: &Path, wanted: u64, free: u64) -> Problem {
 /// Bytes that are free at a path, or at the nearest directory above it that is there.
 pub(crate) fn free_bytes(path: &Path) -> Result<u64> {
     let nearest = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
-    disk_free(nearest)
+    Ok(disk_free(nearest)?)
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! Where dumps are written, and where plain images are kept for quick restores.
 //!
+//! CRIU writes and reads directories of plain files, the store has none. So between the two there is always a directory: while a
+//! dump is on its way into the store, and while a snapshot's images are laid out for a restore. A recent snapshot's directory is
+//! kept for a while, because going back to it is then quick.
+//!
 //! ```text
 //! state/staging/<name>         a dump that is being written or stored; removed at the next start
 //! state/staging/<name>.files   files captured with it
@@ -13,7 +17,10 @@
 //! Nothing here is the only copy of anything: what is staged is either on its way into the store, with its processes still
 //! there, or on its way out of it.
 
+#![forbid(unsafe_code)]
+
 mod cache;
+mod error;
 mod room;
 
 use std::fs::{self, DirBuilder};
@@ -22,9 +29,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{LifecycleError, Result, io_error};
 use cache::{Cache, remove};
-pub(crate) use room::disk_free;
+use cas_core::fsio::random_name;
+use error::io_error;
+pub use error::{Result, StagingError};
+pub use room::disk_free;
 use room::{Medium, Memory, Room};
 
 /// The cache takes a quarter of the memory, but no more than this, unless the configuration says otherwise.
@@ -36,7 +45,7 @@ const OVERHEAD: u64 = 16 << 20;
 
 /// All staging places and the cache. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub(crate) struct Stages {
+pub struct Stages {
     shared: Arc<Shared>,
 }
 
@@ -54,12 +63,7 @@ struct Shared {
 
 impl Stages {
     /// Opens the places below the state and run directories, and removes what an earlier daemon left unfinished.
-    pub(crate) fn open(
-        state: &Path,
-        run: &Path,
-        cache_bytes: Option<u64>,
-        memory_only: bool,
-    ) -> Result<Self> {
+    pub fn open(state: &Path, run: &Path, cache_bytes: Option<u64>, memory_only: bool) -> Result<Self> {
         // On disk it is page cache, which makes way by itself; in a tmpfs it does not.
         let share = if memory_only { 8 } else { 4 };
         let limit = match cache_bytes {
@@ -91,12 +95,12 @@ impl Stages {
 
     /// A new directory for images of about so many bytes of memory, where they are written with the shortest pause. Refused
     /// if they fit nowhere.
-    pub(crate) fn stage(&self, memory_bytes: u64) -> Result<Staged> {
+    pub fn stage(&self, memory_bytes: u64) -> Result<Staged> {
         self.stage_beside(memory_bytes, 0)
     }
 
     /// The same where the processes themselves are about to need so many bytes more of the machine's memory.
-    pub(crate) fn stage_beside(&self, memory_bytes: u64, soon_used: u64) -> Result<Staged> {
+    pub fn stage_beside(&self, memory_bytes: u64, soon_used: u64) -> Result<Staged> {
         let bytes = memory_bytes.saturating_add(memory_bytes / 64).saturating_add(OVERHEAD);
         let shared = &self.shared;
         // Held until the promise is made: two at once must not be promised the same room.
@@ -110,7 +114,7 @@ impl Stages {
             }
             room = shared.room(with_those(*promised))?;
         }
-        let no_room = || LifecycleError::NoRoom {
+        let no_room = || StagingError::NoRoom {
             path: self.directory(),
             needed: bytes,
             available: room.disk.max(room.memory),
@@ -144,12 +148,12 @@ impl Stages {
 
     /// Keeps staged images as those of `snapshot`, if there is room for them; else they are removed. Nothing depends on it,
     /// so nothing is said when it fails.
-    pub(crate) fn adopt(&self, staged: Staged, snapshot: &str) {
+    pub fn adopt(&self, staged: Staged, snapshot: &str) {
         drop(self.keep(staged, snapshot));
     }
 
     /// The same, for someone who needs the images now, kept or not.
-    pub(crate) fn keep(&self, staged: Staged, snapshot: &str) -> PlainImages {
+    pub fn keep(&self, staged: Staged, snapshot: &str) -> PlainImages {
         let shared = &self.shared;
         let directory = shared.cache_dir(staged.medium);
         let (kept, gone) = shared
@@ -163,13 +167,13 @@ impl Stages {
     }
 
     /// The images of a snapshot, if they are kept. They stay for as long as the answer lives.
-    pub(crate) fn cached(&self, snapshot: &str) -> Option<Cached> {
+    pub fn cached(&self, snapshot: &str) -> Option<Cached> {
         let path = self.shared.cache.pin(snapshot)?;
         Some(Cached { shared: self.shared.clone(), snapshot: snapshot.to_owned(), path })
     }
 
     /// Keeps the images of a snapshot no longer.
-    pub(crate) fn forget(&self, snapshot: &str) {
+    pub fn forget(&self, snapshot: &str) {
         let gone = self.shared.cache.forget(snapshot, &|medium| self.shared.trash(medium));
         remove_all(gone.as_slice());
     }
@@ -266,15 +270,9 @@ fn remove_all(paths: &[PathBuf]) {
     }
 }
 
-fn random_name() -> Result<String> {
-    let number = getrandom::u64()
-        .map_err(|error| LifecycleError::Bug(format!("the system has no random bytes: {error}")))?;
-    Ok(format!("{number:016x}"))
-}
-
 /// A directory of images that are being written, or are not needed for long. Removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Staged {
+pub struct Staged {
     images: PathBuf,
     files: PathBuf,
     medium: Medium,
@@ -284,12 +282,12 @@ pub(crate) struct Staged {
 
 impl Staged {
     /// Where the images are.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.images
     }
 
     /// Where captured files are. Always on disk.
-    pub(crate) fn files(&self) -> &Path {
+    pub fn files(&self) -> &Path {
         &self.files
     }
 }
@@ -308,7 +306,7 @@ impl Drop for Staged {
 
 /// Images to restore from, wherever they are.
 #[derive(Debug)]
-pub(crate) enum PlainImages {
+pub enum PlainImages {
     /// Kept for others too.
     Kept(Cached),
     /// Only for now.
@@ -317,7 +315,7 @@ pub(crate) enum PlainImages {
 
 impl PlainImages {
     /// Where they are.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         match self {
             Self::Kept(cached) => cached.path(),
             Self::Staged(staged) => staged.path(),
@@ -327,7 +325,7 @@ impl PlainImages {
 
 /// Images that are kept, and stay while this lives.
 #[derive(Debug)]
-pub(crate) struct Cached {
+pub struct Cached {
     shared: Arc<Shared>,
     snapshot: String,
     path: PathBuf,
@@ -335,7 +333,7 @@ pub(crate) struct Cached {
 
 impl Cached {
     /// Where they are. Others restore from them at the same time: they must not be changed.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -125,7 +125,7 @@ impl Room {
 }
 
 /// Free bytes of the file system that `path` is on.
-pub(crate) fn disk_free(path: &Path) -> Result<u64> {
+pub fn disk_free(path: &Path) -> Result<u64> {
     let stat = rustix::fs::statvfs(path).map_err(io_error("look at the file system of", path))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
