@@ -2,6 +2,7 @@
 
 use image_store::ImageError;
 use image_trust::TrustError;
+use preflight::PreflightError;
 use staging::StagingError;
 use workspace::WorkspaceError;
 
@@ -25,6 +26,16 @@ impl From<ImageError> for LifecycleError {
             ImageError::Store(error) => error.into(),
             ImageError::Manifest(error) => error.into(),
             ImageError::Criu(error) => error.into(),
+        }
+    }
+}
+
+impl From<PreflightError> for LifecycleError {
+    fn from(error: PreflightError) -> Self {
+        match error {
+            PreflightError::Refused { problems } => Self::Preflight { problems },
+            PreflightError::Room(error) => error.into(),
+            PreflightError::Sandbox(error) => error.into(),
         }
     }
 }
@@ -61,6 +72,7 @@ mod tests {
         let errors: Vec<(LifecycleError, &str)> = vec![
             (ImageError::NotWhole { commit: commit(), detail: detail() }.into(), "IJ-L060"),
             (StagingError::NoRoom { path: "/".into(), needed: 2, available: 1 }.into(), "IJ-L041"),
+            (PreflightError::Refused { problems: Vec::new() }.into(), "IJ-L040"),
             (TrustError::Refused { uid: 7, findings: vec![detail()] }.into(), "IJ-L050"),
             (WorkspaceError::Changed { paths: vec!["/a".into()] }.into(), "IJ-L030"),
         ];

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use checkpoint_criu::{DumpOptions, DumpStats, Event, Habitat, Hooks, Leave, MemoryPath};
+use preflight::Needs;
 use sandbox::process::{self, Identity};
 use staging::Staged;
 use workspace::{CaptureRequest, FilePolicy, Listing, Pending, Places};
@@ -20,7 +21,6 @@ use crate::error::{LifecycleError, Result};
 use crate::gpu::look::GpuPlan;
 use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
-use crate::preflight::{self, Needs};
 use crate::record::Record;
 use crate::steps::Steps;
 

@@ -12,10 +12,9 @@ use checkpoint_cuda::CudaError;
 use gpu_detect::DetectError;
 use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
+use preflight::Problem;
 use sandbox::SandboxError;
 use workspace::some_of;
-
-use crate::preflight::Problem;
 
 /// The result of most calls here.
 pub type Result<T, E = LifecycleError> = std::result::Result<T, E>;

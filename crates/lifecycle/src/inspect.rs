@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use doctor::gpu::Seen;
 use doctor::{Finding, Machine};
+use preflight::free_bytes;
 use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::notes::SessionPolicy;
-use crate::preflight::free_bytes;
 use crate::record::Network;
 use crate::request::{RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest};
 use crate::steps::NoWatch;
@@ -31,7 +31,7 @@ impl Engine {
                 let driver = self.inner.gpus.driver().map_err(|error| explain(&error))?;
                 Ok(driver.capabilities())
             })),
-            free_bytes: &|path| free_bytes(path).map_err(|error| explain(&error)),
+            free_bytes: &|path| free_bytes(path).map_err(|error| explain(&error.into())),
         };
         doctor::doctor(&machine, &mut || self.trial().map_err(|error| explain(&error)))
     }

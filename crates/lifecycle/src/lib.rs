@@ -45,7 +45,6 @@ mod locks;
 mod notes;
 mod own_user;
 mod place;
-mod preflight;
 mod prepare;
 mod program;
 mod record;

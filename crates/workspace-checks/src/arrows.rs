@@ -37,6 +37,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("image-store", &["checkpoint-criu", "manifest", "cas-core"]),
     // Where those directories are meanwhile.
     ("staging", &["cas-core"]),
+    // What stands in the way of a snapshot, room for its images too.
+    ("preflight", &["sandbox", "staging"]),
     // The pipelines wire the engines to the store.
     (
         "lifecycle",
@@ -51,6 +53,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "workspace",
             "image-store",
             "staging",
+            "preflight",
             "manifest",
             "cas-core",
         ],

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use staging::disk_free;
+use staging::{StagingError, disk_free};
 
 use super::{Needs, Preflight, Problem};
-use crate::error::{LifecycleError, Result};
+use crate::error::Result;
 
 /// What a dump needs beside the memory itself: tables, small images, the log.
 const BESIDE: u64 = 32 << 20;
@@ -35,10 +35,10 @@ pub(super) fn examine(needs: &Needs, found: &mut Preflight) -> Result<()> {
 
 /// Whether the store has the least that it needs. This is none of the refusals above because it can be helped: what a full disk must
 /// not prevent is tried again with the reserve.
-pub(crate) fn store_has_room(store: &Path) -> Result<()> {
+pub fn store_has_room(store: &Path) -> Result<()> {
     let available = free_bytes(store)?;
     if available < STORE_LEAST {
-        return Err(LifecycleError::NoRoom { path: store.to_owned(), needed: STORE_LEAST, available });
+        return Err(StagingError::NoRoom { path: store.to_owned(), needed: STORE_LEAST, available }.into());
     }
     Ok(())
 }
@@ -59,7 +59,7 @@ fn lack(what: &'static str, path: &Path, wanted: u64, free: u64) -> Problem {
 }
 
 /// Bytes that are free at a path, or at the nearest directory above it that is there.
-pub(crate) fn free_bytes(path: &Path) -> Result<u64> {
+pub fn free_bytes(path: &Path) -> Result<u64> {
     let nearest = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
     Ok(disk_free(nearest)?)
 }

@@ -6,10 +6,14 @@
 //!
 //! What is looked at: [`descriptors`] (io_uring, userfaultfd, perf, BPF, GPUs, deleted files, connections that lead out),
 //! [`state`] (debuggers, stopped and frozen processes, vfork, other users, namespaces within), [`boxed`] (what CRIU cannot see
-//! without root's rights), and [`room`] (space on disk and in memory). What is on GPUs has a look of its own ([`crate::gpu::look`]).
+//! without root's rights), and [`room`] (space on disk and in memory). What is on GPUs is asked elsewhere; whoever asks adds it to what
+//! is found here.
+
+#![forbid(unsafe_code)]
 
 mod boxed;
 mod descriptors;
+mod error;
 mod room;
 mod state;
 #[cfg(test)]
@@ -20,8 +24,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{LifecycleError, Result};
-pub(crate) use room::{free_bytes, store_has_room};
+pub use error::{PreflightError, Result};
+pub use room::{free_bytes, store_has_room};
 use sandbox::Program;
 use sandbox::process::Identity;
 
@@ -52,44 +56,44 @@ impl fmt::Display for Problem {
 
 /// What the snapshot needs and what is known about the session.
 #[derive(Clone, Debug)]
-pub(crate) struct Needs {
+pub struct Needs {
     /// Where CRIU will write, if that has been decided.
-    pub(crate) staging: Option<PathBuf>,
+    pub staging: Option<PathBuf>,
     /// Where the snapshot will be kept.
-    pub(crate) store: PathBuf,
+    pub store: PathBuf,
     /// The session's user; `None` if its processes may be anyone's.
-    pub(crate) uid: Option<u32>,
+    pub uid: Option<u32>,
     /// The box that it lives in, if it does, and the program that looks into it.
-    pub(crate) boxed: Option<(Program, Identity)>,
+    pub boxed: Option<(Program, Identity)>,
     /// Processes whose GPU descriptors somebody else answers for: the driver closes them before the dump.
-    pub(crate) on_gpu: BTreeSet<i32>,
+    pub on_gpu: BTreeSet<i32>,
     /// Bytes that the driver will add to the processes' memory.
-    pub(crate) vram_bytes: u64,
+    pub vram_bytes: u64,
 }
 
 /// What was found.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Preflight {
+pub struct Preflight {
     /// A snapshot will fail because of these.
-    pub(crate) refusals: Vec<Problem>,
+    pub refusals: Vec<Problem>,
     /// It will not, but the user should know.
-    pub(crate) warnings: Vec<Problem>,
+    pub warnings: Vec<Problem>,
     /// About how many bytes of memory CRIU will write.
-    pub(crate) memory_bytes: u64,
+    pub memory_bytes: u64,
 }
 
 impl Preflight {
     /// The warnings in words, or the refusals as an error.
-    pub(crate) fn verdict(self) -> Result<Vec<String>> {
+    pub fn verdict(self) -> Result<Vec<String>> {
         if !self.refusals.is_empty() {
-            return Err(LifecycleError::Preflight { problems: self.refusals });
+            return Err(PreflightError::Refused { problems: self.refusals });
         }
         Ok(self.warnings.iter().map(ToString::to_string).collect())
     }
 }
 
 /// Looks at the tree below `init` (its number on the machine).
-pub(crate) fn look(init: i32, needs: &Needs) -> Result<Preflight> {
+pub fn look(init: i32, needs: &Needs) -> Result<Preflight> {
     let tree: Vec<i32> = sandbox::process::tree(init)?.iter().map(|process| process.pid).collect();
     let mut found = examine(Path::new("/proc"), init, &tree, needs);
     for connection in
