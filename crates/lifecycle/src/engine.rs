@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use checkpoint_criu::Criu;
+use history::OwnStore;
+use history::Sealer;
+use history::StoreKey;
 use sandbox::process::Identity;
 use sandbox::{Program, User};
 use staging::Stages;
@@ -13,10 +16,8 @@ use staging::Stages;
 use crate::along::Introspect;
 use crate::budget::Used;
 use crate::config::Config;
-use crate::encryption::StoreKey;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{Gone, Gpus, used_by};
-use crate::history::OwnStore;
 use crate::journal::Journal;
 use crate::kernel_watch::{KernelWatch, Variables};
 use crate::locks::{Doing, Held, Locks};
@@ -27,7 +28,6 @@ use crate::record::{Record, SessionId, SessionState};
 use crate::recover::Recovery;
 use crate::reserve::Reserve;
 use crate::schedule::Schedule;
-use crate::seal::Sealer;
 use crate::view::SessionView;
 use crate::watch::{EngineEvent, EventKind, Events, Watcher};
 
@@ -175,7 +175,7 @@ impl Engine {
         may && record.init.and_then(|init| self.vram_of(init.pid)).is_some_and(|bytes| bytes > 0)
     }
 
-    /// Where a session's log is. Its processes can put anything in its place: open it with [`crate::bounded`].
+    /// Where a session's log is. Its processes can put anything in its place: open it with [`sandbox::bounded`].
     pub fn log(&self, which: &str) -> Result<PathBuf> {
         Ok(self.inner.place.log(&self.find(which)?.id))
     }

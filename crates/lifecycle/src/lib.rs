@@ -23,7 +23,6 @@
 mod along;
 mod attach;
 mod below;
-pub mod bounded;
 mod boxes;
 mod branch;
 mod budget;
@@ -37,7 +36,6 @@ mod error;
 mod exec;
 mod forget;
 mod gpu;
-mod history;
 mod inspect;
 mod journal;
 mod kernel_watch;
@@ -56,7 +54,6 @@ mod restore;
 mod retention;
 mod rollback;
 mod schedule;
-mod seal;
 mod section;
 mod signal;
 mod snapshot;
@@ -77,12 +74,12 @@ pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use exec::ExecOutcome;
 pub use forget::ForgetOutcome;
-pub use history::GcView;
+pub use history::{GcView, Keep};
 pub use image_store::{Change, FileChange, MemoryChange, ProcessChange};
 pub use jupyter_bridge::InterruptMode;
 pub use jupyter_bridge::client::Doing;
 pub use kernel_watch::{Activity, Asked};
-pub use notes::{Keep, NotesChange, SessionPolicy};
+pub use notes::{NotesChange, SessionPolicy};
 pub use preflight::Problem;
 pub use record::{Network, SessionId, SessionState};
 pub use recover::Recovery;
@@ -90,6 +87,7 @@ pub use request::{
     Along, BranchRequest, Cell, GpuWish, KernelStart, RestartRequest, ResumeRequest, RollbackRequest,
     SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
 };
+pub use sandbox::bounded;
 pub use schedule::{Did, Due, Errand};
 pub use steps::{NoWatch, StepState, Timing, Watch};
 pub use timeline::HistoryRequest;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use history::Keep;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
@@ -51,18 +52,6 @@ impl Default for SessionPolicy {
             keep: None,
         }
     }
-}
-
-/// Which automatic snapshots are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Keep {
-    /// The newest so many.
-    pub last: u32,
-    /// The newest of each of the last so many hours that have one.
-    pub hourly: u32,
-    /// The newest of each of the last so many days that have one.
-    pub daily: u32,
 }
 
 /// What is noted about a session.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
+use history::UserStore;
 use manifest::CommitReason;
 use sandbox::process::Identity;
 use workspace::{CaptureRequest, FilePolicy, Listing, Plan, PutBack};
@@ -17,7 +18,6 @@ use crate::dump::{DumpPlan, places};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::{OffGpu, Placed, Wanted, explain};
-use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::record::{Record, SessionState};

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
+use history::{About, NewCommit, UserStore};
 use image_store::ingest_images;
 use manifest::snapshot::{HostSection, NotCaptured};
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
@@ -16,7 +17,6 @@ use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::exec::exit_code;
 use crate::gpu::{GpuTaken, OffGpu};
-use crate::history::{About, NewCommit, UserStore};
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::record::{Record, SessionState};
@@ -250,7 +250,7 @@ impl Engine {
         };
         let snapshot = Snapshot::new(sections)?;
         let (commit, snapshot_id) = steps.run("commit", || {
-            store.commit_snapshot(
+            Ok(store.commit_snapshot(
                 session,
                 NewCommit {
                     snapshot: &snapshot,
@@ -263,7 +263,7 @@ impl Engine {
                     tag: why.tag,
                     about,
                 },
-            )
+            )?)
         })?;
         self.inner.sealer.seal(&commit.to_string())?;
         self.inner.stages.adopt(staged, &snapshot_id.to_string());

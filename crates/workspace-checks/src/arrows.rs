@@ -39,6 +39,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("staging", &["cas-core"]),
     // What stands in the way of a snapshot, room for its images too.
     ("preflight", &["sandbox", "staging"]),
+    // What is done with commits, in the name of a session's user.
+    ("history", &["sandbox", "manifest", "cas-core"]),
     // The pipelines wire the engines to the store.
     (
         "lifecycle",
@@ -54,6 +56,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "image-store",
             "staging",
             "preflight",
+            "history",
             "manifest",
             "cas-core",
         ],

@@ -3,17 +3,26 @@
 use cas_core::progress::Silent;
 
 use super::*;
-use crate::history::testing::{assert_holds, commit, line};
-use crate::history::{OwnStore, UserStore};
-use crate::record::{Record, SessionId};
+use crate::testing::{assert_holds, commit_numbered, line};
+use crate::{OwnStore, UserStore};
 
-/// A record that names two commits.
-const RECORD: &str = r#"{"id": "0123456789ab", "name": "a", "owner": {"uid": 0, "gid": 0, "groups": [], "name": "root",
-    "home": "/root", "shell": "/bin/sh"}, "state": "suspended", "command": ["a"], "cwd": "/",
-    "created": "2026-11-15T09:12:09Z", "network": "private", "outside": false, "workspace": "/",
-    "files": {"policy": "open"}, "memory_limit": null, "pids_limit": null, "kernel": null, "thread": "main",
-    "head": "HEAD", "origin": {"session": "0123456789ab", "commit": "ORIGIN"}, "files_at": "/", "init": null,
-    "forwarder": null, "pasta": null, "exit": null}"#;
+/// A file with names of commits, for the records of sessions.
+struct Names(PathBuf);
+
+impl NamesCommits for Names {
+    type Error = HistoryError;
+
+    fn named(&self) -> Result<Vec<String>> {
+        Ok(fs::read_to_string(&self.0).unwrap_or_default().lines().map(str::to_owned).collect())
+    }
+
+    fn rename(&self, new_names: &BTreeMap<String, String>) -> Result<()> {
+        let name = |old: String| new_names.get(&old).cloned().unwrap_or(old);
+        let renamed: Vec<String> = self.named()?.into_iter().map(name).collect();
+        fs::write(&self.0, renamed.join("\n")).unwrap();
+        Ok(())
+    }
+}
 
 /// 4 KiB that nothing compresses, and that are found wherever they are plain.
 fn secret() -> Vec<u8> {
@@ -22,7 +31,7 @@ fn secret() -> Vec<u8> {
     out
 }
 
-/// A state directory with four commits, of which one is forgotten, and a session.
+/// A state directory with four commits, of which one is forgotten, and somebody who names two.
 struct World {
     home: tempfile::TempDir,
     commits: Vec<ObjectId>,
@@ -36,20 +45,16 @@ impl World {
         let store = OwnStore::new(state.join("store"), None).unwrap().open().unwrap();
         let commits = line(&store, 4);
         store.forget(&[commits[1]], &|_| None, false).unwrap();
-        commit(&store, "branch", &[commits[2]], 9).unwrap();
+        commit_numbered(&store, "branch", &[commits[2]], 9).unwrap();
         let session = store.write(&[]).unwrap();
         let blob = session.put_blob(&mut secret().as_slice(), &Silent).unwrap();
         let name = "tags/secret".to_owned();
         session.commit(&[RefChange { name, expected: Expected::Absent, new: Some(blob.id) }]).unwrap();
         let sealer = Sealer::open(&state).unwrap();
         commits[2..].iter().for_each(|commit| sealer.seal(&commit.to_string()).unwrap());
-        let place = place_of(&state).unwrap();
-        let id = SessionId::try_from("0123456789ab".to_owned()).unwrap();
-        make(&place.session(&id)).unwrap();
-        let record = RECORD.replace("HEAD", &commits[3].to_string());
-        fs::write(place.record(&id), record.replace("ORIGIN", &commits[2].to_string())).unwrap();
+        fs::write(state.join("names"), format!("{}\n{}", commits[3], commits[2])).unwrap();
         for plain in ["cache", "staging"] {
-            make(&state.join(plain).join("x")).unwrap();
+            fs::create_dir_all(state.join(plain).join("x")).unwrap();
             fs::write(state.join(plain).join("x/pages-1.img"), secret()).unwrap();
         }
         Self { home, commits }
@@ -63,8 +68,20 @@ impl World {
         self.home.path().join("config/store.key")
     }
 
+    fn others(&self) -> Names {
+        Names(self.state().join("names"))
+    }
+
     fn encrypt(&self) -> Encrypted {
-        encrypt(&self.state(), &self.key(), &Silent).unwrap()
+        self.try_encrypt(u64::MAX).unwrap()
+    }
+
+    fn try_encrypt(&self, free_bytes: u64) -> Result<Encrypted> {
+        encrypt(&self.state(), &self.key(), &self.others(), free_bytes, &Silent)
+    }
+
+    fn finish(&self) -> Option<PathBuf> {
+        finish(&self.state(), &self.others()).unwrap()
     }
 
     /// The state as it is now, elsewhere, with the same key.
@@ -101,8 +118,7 @@ impl World {
         let sealed = |id: &ObjectId| sealer.check(&id.to_string()).is_ok();
         assert_eq!((sealed(&log[0]), sealed(&log[1]), sealed(&log[2])), (true, true, false));
         assert!(!self.commits.iter().any(sealed));
-        let mut record = Record::read(&state.join("sessions/0123456789ab/record.json")).unwrap();
-        assert_eq!(record.commits_mut(), [&log[0].to_string(), &log[1].to_string()]);
+        assert_eq!(self.others().named().unwrap(), [log[0].to_string(), log[1].to_string()]);
         for left in ["store.new", "store.plain", "encrypting.json"] {
             assert!(!state.join(left).exists(), "{left}");
         }
@@ -119,9 +135,9 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
 
 #[track_caller]
 fn finish_all(world: &World) {
-    assert_eq!(finish(&world.state()).unwrap(), Some(world.key()));
+    assert_eq!(world.finish(), Some(world.key()));
     settled(&world.state()).unwrap();
-    assert_eq!(finish(&world.state()).unwrap(), None);
+    assert_eq!(world.finish(), None);
 }
 
 #[test]
@@ -143,12 +159,11 @@ fn whoever_is_interrupted_is_finished_by_the_next() {
         let text = fs::read(notes_path(&world.state())).unwrap();
         serde_json::from_slice::<Notes>(&text).unwrap()
     };
-    let place = |world: &World| place_of(&world.state()).unwrap();
     type Step<'a> = &'a dyn Fn(&World);
     let steps: [Step<'_>; 5] = [
-        &|world| fs::rename(place(world).store(), plain_store(&world.state())).unwrap(),
-        &|world| exchange(&place(world)).unwrap(),
-        &|world| rename_in_records(&place(world), &notes(world)).unwrap(),
+        &|world| fs::rename(store(&world.state()), plain_store(&world.state())).unwrap(),
+        &|world| exchange(&world.state()).unwrap(),
+        &|world| world.others().rename(&notes(world).commits).unwrap(),
         &|world| rename_seals(&world.state(), &notes(world)).unwrap(),
         &|world| fs::remove_dir_all(plain_store(&world.state()).join("objects")).unwrap(),
     ];
@@ -157,10 +172,10 @@ fn whoever_is_interrupted_is_finished_by_the_next() {
         // The notes name the key of the first world.
         let mut notes = notes(&world);
         notes.key_file = world.key();
-        write_json(&notes_path(&world.state()), &notes).unwrap();
+        note(&world.state(), &notes).unwrap();
         steps[..done].iter().for_each(|step| step(&world));
         // Finished, and killed before that was noted.
-        finish(&world.state()).unwrap();
+        world.finish();
         finish_all(&world);
         world.assert_encrypted();
         world.commits.clear();
@@ -173,7 +188,7 @@ fn whoever_is_interrupted_before_anything_was_decided_has_done_nothing() {
     world.encrypt();
     fs::remove_file(notes_path(&world.state())).unwrap();
     fs::remove_file(new_store(&world.state()).join("format")).unwrap();
-    assert_eq!(finish(&world.state()).unwrap(), None);
+    assert_eq!(world.finish(), None);
     assert!(!new_store(&world.state()).exists());
     let store = OwnStore::new(world.state().join("store"), None).unwrap().open().unwrap();
     assert_eq!(store.head("main").unwrap(), Some(world.commits[3]));
@@ -194,27 +209,24 @@ fn a_damaged_store_is_not_exchanged() {
         bytes[middle] ^= 1;
         fs::write(&path, bytes).unwrap();
     }
-    encrypt(&world.state(), &world.key(), &Silent).unwrap_err();
+    world.try_encrypt(u64::MAX).unwrap_err();
     assert!(!new_store(&world.state()).exists() && !notes_path(&world.state()).exists());
     assert!(!Format::read(&Layout::new(&world.state().join("store"))).unwrap().encrypted);
 }
 
 #[test]
-fn there_need_be_no_store_and_no_operation_may_wait() {
+fn there_need_be_no_store_but_room_for_a_copy_of_one() {
     let home = tempfile::tempdir().unwrap();
     let (state, key) = (home.path().join("state"), home.path().join("key"));
     fs::create_dir(&state).unwrap();
-    let journal = Journal::open(state.join("journal")).unwrap();
-    let id = SessionId::try_from("0123456789ab".to_owned()).unwrap();
-    let entry = journal.begin(&id, &crate::journal::Phase::Stopping).unwrap();
-    let refused = encrypt(&state, &key, &Silent).unwrap_err();
-    assert!(refused.code() == "IJ-L092" && refused.to_string().contains("0123456789ab"), "{refused}");
-    entry.done().unwrap();
-    assert_eq!(encrypt(&state, &key, &Silent).unwrap().commits, 0);
-    finish(&state).unwrap();
+    let others = Names(state.join("names"));
+    assert_eq!(encrypt(&state, &key, &others, 0, &Silent).unwrap().commits, 0);
+    finish(&state, &others).unwrap();
     settled(&state).unwrap();
     assert!(Format::read(&Layout::new(&state.join("store"))).unwrap().encrypted);
-    assert_eq!(encrypt(&state, Path::new("key"), &Silent).unwrap_err().code(), "IJ-L015");
+
+    let refused = World::new().try_encrypt(1).unwrap_err();
+    assert!(matches!(refused, HistoryError::NoRoom { available: 1, .. }), "{refused}");
 }
 
 #[test]
@@ -226,16 +238,14 @@ fn a_store_and_its_key_belong_together() {
         OwnStore::new(&root, key).map(drop)
     };
     let other = world.home.path().join("other.key");
-    assert_eq!(open(Some(&other)).unwrap_err().code(), "IJ-L091", "a plain store needs no key");
+    let useless = open(Some(&other)).unwrap_err();
+    assert!(matches!(useless, HistoryError::NotEncrypted { .. }), "a plain store needs no key: {useless}");
     world.encrypt();
     finish_all(&world);
     let missing = open(None).unwrap_err();
-    assert!(
-        missing.code() == "IJ-L090" && missing.to_string().contains("`key_file` is not set"),
-        "{missing}"
-    );
+    assert!(missing.to_string().contains("`key_file` is not set"), "{missing}");
     let wrong = open(Some(&other)).unwrap_err();
-    assert!(wrong.code() == "IJ-L090" && wrong.to_string().contains("not the key of"), "{wrong}");
+    assert!(wrong.to_string().contains("not the key of"), "{wrong}");
     open(Some(&world.key())).unwrap();
     let none = OwnStore::new(world.home.path().join("new"), Some(StoreKey::read(&other).unwrap())).unwrap();
     assert!(none.open().unwrap().store().format().encrypted, "a new one is encrypted from the start");

@@ -1,7 +1,7 @@
 //! A store that was plain becomes an encrypted one.
 //!
 //! Ids in an encrypted store are computed with a secret, so every object gets another id, and everything that names a commit has to
-//! follow: refs, records of sessions, seals. It is done while no daemon runs, and in an order in which being killed costs nothing:
+//! follow: refs, seals, and the records of sessions, which are not ours ([`NamesCommits`]). It is done while no daemon runs, and in an order in which being killed costs nothing:
 //!
 //! ```text
 //! store.new/         an encrypted store that everything is copied into and checked in   killed here: removed at the next start
@@ -15,7 +15,6 @@
 //!
 //! Each step of the second part can be done again after any of it was done, and the daemon does so at its start.
 
-mod key;
 #[cfg(test)]
 mod tests;
 
@@ -26,27 +25,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cas_core::crypto::KdfCost;
+use cas_core::fsio::{LocalDisk, replace};
 use cas_core::layout::{Format, Layout};
 use cas_core::progress::Progress;
 use cas_core::refs::{Expected, RefChange};
 use cas_core::verify::Depth;
 use cas_core::{Encryption, ObjectId, OpenOptions, Store, StoreError, Trust};
-pub(crate) use key::StoreKey;
 use manifest::COMMIT;
 use manifest::history::Grafts;
 use manifest::stored::ManifestReferences;
+use sandbox::bounded;
 use serde::{Deserialize, Serialize};
-use staging::disk_free;
 
-use crate::bounded;
-use crate::engine::read_records;
-use crate::error::{LifecycleError, Result, io_error};
-use crate::history::{unread, unsaved};
-use crate::journal::Journal;
-use crate::place::{Place, make};
-use crate::record::write_json;
+use crate::error::{HistoryError, Result, io_error};
+use crate::key::StoreKey;
 use crate::seal::{Sealer, sync_directory};
-use crate::stop::remove_if_there;
 
 /// Two ids and some JSON for every commit: millions of them fit.
 const NOTES_LIMIT: u64 = 1 << 30;
@@ -68,54 +61,85 @@ struct Notes {
     commits: BTreeMap<String, String>,
 }
 
+/// Who names commits outside of the store.
+pub trait NamesCommits {
+    /// What goes wrong there.
+    type Error: From<HistoryError>;
+
+    /// The commits that are named. An error if somebody is in the middle of something with them.
+    fn named(&self) -> Result<Vec<String>, Self::Error>;
+
+    /// Says the new name of each commit wherever the old one is said. Done again, it does nothing.
+    fn rename(&self, new_names: &BTreeMap<String, String>) -> Result<(), Self::Error>;
+}
+
 /// Encrypts the store below `state` with the key in `key_file`, which is made if it is not there. Only the holder of the state
-/// directory's lock may call this, after [`finish`]; and [`finish`] is to be called again.
-pub fn encrypt(state: &Path, key_file: &Path, progress: &dyn Progress) -> Result<Encrypted> {
-    if key_file.to_str().is_none() || key_file.is_relative() {
-        let detail = format!("the key's path `{}` must be absolute and UTF-8", key_file.display());
-        return Err(LifecycleError::BadRequest { detail });
-    }
-    let place = place_of(state)?;
-    let plain = match Format::read(&Layout::new(&place.store())) {
-        Ok(format) if format.encrypted => return Ok(Encrypted { already: true, commits: 0 }),
-        Ok(_) => {
-            let options = OpenOptions { trust: Trust::Identity, ..OpenOptions::default() };
-            Some(Store::open(&place.store(), options)?)
-        }
-        Err(StoreError::NotAStore { .. }) => None,
-        Err(error) => return Err(error.into()),
+/// directory's lock may call this, after [`finish`]; and [`finish`] is to be called again. `free_bytes` is how much room there is.
+pub fn encrypt<N: NamesCommits>(
+    state: &Path,
+    key_file: &Path,
+    others: &N,
+    free_bytes: u64,
+    progress: &dyn Progress,
+) -> Result<Encrypted, N::Error> {
+    let plain = match Now::of(state)? {
+        Now::Encrypted => return Ok(Encrypted { already: true, commits: 0 }),
+        Now::Plain(store) => Some(store),
+        Now::Nothing => None,
     };
-    let cut_short: Vec<_> = Journal::open(place.journal())?.pending()?;
-    if !cut_short.is_empty() {
-        let sessions = cut_short.iter().map(|(id, ..)| id.to_string()).collect();
-        return Err(LifecycleError::Unfinished { sessions });
-    }
-    if let Some(plain) = &plain {
-        let (needed, available) = (plain.catalogue().totals()?.stored, disk_free(state)?);
-        if needed > available {
-            return Err(LifecycleError::NoRoom { path: state.to_owned(), needed, available });
-        }
+    let named = others.named()?;
+    let needed = plain.as_ref().map_or(Ok(0), |plain| needed_for(plain))?;
+    if needed > free_bytes {
+        let path = state.to_owned();
+        return Err(HistoryError::NoRoom { path, needed, available: free_bytes }.into());
     }
     let key = StoreKey::read_or_make(key_file)?;
-    let commits = build(&place, plain.as_deref(), &key, progress).inspect_err(|_| {
+    let commits = build(state, plain.as_deref(), &named, &key, progress).inspect_err(|_| {
         // What cannot be removed now, the next start removes.
         let _ = remove_if_there(&new_store(state));
     })?;
     let encrypted = Encrypted { already: false, commits: commits.len() };
-    write_json(&notes_path(state), &Notes { key_file: key.path, commits })?;
+    note(state, &Notes { key_file: key.path, commits })?;
     Ok(encrypted)
+}
+
+/// What is at the store's place.
+enum Now {
+    Nothing,
+    Plain(Arc<Store>),
+    Encrypted,
+}
+
+impl Now {
+    fn of(state: &Path) -> Result<Self> {
+        match Format::read(&Layout::new(&store(state))) {
+            Ok(format) if format.encrypted => Ok(Self::Encrypted),
+            Ok(_) => {
+                let options = OpenOptions { trust: Trust::Identity, ..OpenOptions::default() };
+                Ok(Self::Plain(Store::open(&store(state), options)?))
+            }
+            Err(StoreError::NotAStore { .. }) => Ok(Self::Nothing),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// How many bytes a copy takes.
+fn needed_for(plain: &Store) -> Result<u64> {
+    Ok(plain.catalogue().totals()?.stored)
 }
 
 /// The encrypted store, with everything that was in the plain one, and checked. What commits are called in it.
 fn build(
-    place: &Place,
+    state: &Path,
     plain: Option<&Store>,
+    named: &[String],
     key: &StoreKey,
     progress: &dyn Progress,
 ) -> Result<BTreeMap<String, String>> {
     let encryption = Encryption { unlocks: vec![key.unlock.clone()], cost: KdfCost::default() };
-    let new = Store::init(&new_store(&place.state), Some(&encryption), OpenOptions::default())?;
-    let commits = plain.map(|plain| copy(place, plain, &new, progress)).transpose()?.unwrap_or_default();
+    let new = Store::init(&new_store(state), Some(&encryption), OpenOptions::default())?;
+    let commits = plain.map(|plain| copy(plain, &new, named, progress)).transpose()?.unwrap_or_default();
     let report = new.verify(&ManifestReferences::default(), Depth::Bytes, progress)?;
     match report.problems.first() {
         Some(problem) => Err(StoreError::damaged("copy", new.root(), problem.sentence.clone()).into()),
@@ -123,11 +147,11 @@ fn build(
     }
 }
 
-/// Copies what refs and sessions name, with all it leads to. What commits are called now.
+/// Copies what refs and others name, with all it leads to. What commits are called now.
 fn copy(
-    place: &Place,
     plain: &Store,
     new: &Arc<Store>,
+    also: &[String],
     progress: &dyn Progress,
 ) -> Result<BTreeMap<String, String>> {
     let mut refs = BTreeMap::new();
@@ -137,11 +161,9 @@ fn copy(
     // It names commits without leading to them, and is written anew.
     refs.remove(Grafts::REF);
     let mut roots: BTreeSet<ObjectId> = refs.values().copied().collect();
-    for record in read_records(place)?.values_mut() {
-        for id in record.commits_mut().into_iter().filter_map(|commit| commit.parse().ok()) {
-            if plain.contains(&id)? {
-                roots.insert(id);
-            }
+    for id in also.iter().filter_map(|commit| commit.parse().ok()) {
+        if plain.contains(&id)? {
+            roots.insert(id);
         }
     }
     let (mut commits, mut named) = (BTreeMap::new(), BTreeMap::new());
@@ -160,10 +182,10 @@ fn copy(
     for (name, old) in refs {
         changes.push(RefChange { name, expected: Expected::Absent, new: named.get(&old).copied() });
     }
-    let (grafts, there) = Grafts::load_from(plain).map_err(|error| unread(*error))?;
+    let (grafts, there) = Grafts::load_from(plain)?;
     if there.is_some() {
         let grafts = grafts.renamed(|id| commits.get(id).copied());
-        changes.push(grafts.change(&session, None).map_err(unsaved)?);
+        changes.push(grafts.change(&session, None)?);
     }
     session.commit(&changes)?;
     Ok(commits.into_iter().map(|(old, new)| (old.to_string(), new.to_string())).collect())
@@ -171,20 +193,13 @@ fn copy(
 
 /// Finishes what [`encrypt`] had decided, or undoes what it had not. The key that the settings must name now, if it was
 /// finished: once they do, [`settled`] forgets about it.
-pub fn finish(state: &Path) -> Result<Option<PathBuf>> {
-    let path = notes_path(state);
-    let notes: Notes = match bounded::read_small(&path, NOTES_LIMIT) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            remove_if_there(&new_store(state))?;
-            return Ok(None);
-        }
-        read => serde_json::from_slice(&read.map_err(io_error("read", &path))?).map_err(|error| {
-            LifecycleError::DamagedRecord { path: path.clone(), detail: error.to_string() }
-        })?,
+pub fn finish<N: NamesCommits>(state: &Path, others: &N) -> Result<Option<PathBuf>, N::Error> {
+    let Some(notes) = noted(state)? else {
+        remove_if_there(&new_store(state))?;
+        return Ok(None);
     };
-    let place = place_of(state)?;
-    exchange(&place)?;
-    rename_in_records(&place, &notes)?;
+    exchange(state)?;
+    others.rename(&notes.commits)?;
     rename_seals(state, &notes)?;
     for plain in [plain_store(state), state.join("cache"), state.join("staging")] {
         remove_if_there(&plain)?;
@@ -199,8 +214,8 @@ pub fn settled(state: &Path) -> Result<()> {
     sync_directory(state)
 }
 
-fn exchange(place: &Place) -> Result<()> {
-    let (state, store) = (&place.state, place.store());
+fn exchange(state: &Path) -> Result<()> {
+    let store = store(state);
     let is_plain = match Format::read(&Layout::new(&store)) {
         Ok(format) => !format.encrypted,
         Err(StoreError::NotAStore { .. }) => false,
@@ -219,29 +234,13 @@ fn exchange(place: &Place) -> Result<()> {
     Ok(())
 }
 
-fn rename_in_records(place: &Place, notes: &Notes) -> Result<()> {
-    for (id, mut record) in read_records(place)? {
-        let mut changed = false;
-        for commit in record.commits_mut() {
-            if let Some(new) = notes.commits.get(commit) {
-                commit.clone_from(new);
-                changed = true;
-            }
-        }
-        if changed {
-            record.write(&place.record(&id))?;
-        }
-    }
-    Ok(())
-}
-
 /// What was made here before still was: the new name of a commit is sealed if the old one is.
 fn rename_seals(state: &Path, notes: &Notes) -> Result<()> {
     let sealer = Sealer::open(state)?;
     for (old, new) in &notes.commits {
         match sealer.check(old) {
             Ok(()) => sealer.seal(new)?,
-            Err(LifecycleError::NotSealed { .. }) => (),
+            Err(HistoryError::NotSealed { .. }) => (),
             Err(error) => return Err(error),
         }
         sealer.remove(old)?;
@@ -249,11 +248,34 @@ fn rename_seals(state: &Path, notes: &Notes) -> Result<()> {
     Ok(())
 }
 
-/// Where things are, as far as sessions go.
-fn place_of(state: &Path) -> Result<Place> {
-    let place = Place { state: state.to_owned(), run: PathBuf::new() };
-    make(&place.sessions())?;
-    Ok(place)
+/// Durable when it returns: from here on everything is finished, not undone.
+fn note(state: &Path, notes: &Notes) -> Result<()> {
+    let path = notes_path(state);
+    let bytes = serde_json::to_vec_pretty(notes)
+        .map_err(|error| HistoryError::Damaged { path: path.clone(), detail: error.to_string() })?;
+    Ok(replace(&LocalDisk, &path, &bytes)?)
+}
+
+fn noted(state: &Path) -> Result<Option<Notes>> {
+    let path = notes_path(state);
+    match bounded::read_small(&path, NOTES_LIMIT) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => serde_json::from_slice(&read.map_err(io_error("read", &path))?)
+            .map(Some)
+            .map_err(|error| HistoryError::Damaged { path: path.clone(), detail: error.to_string() }),
+    }
+}
+
+/// Removes a directory with everything below it.
+fn remove_if_there(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(io_error("remove", path)),
+    }
+}
+
+fn store(state: &Path) -> PathBuf {
+    state.join("store")
 }
 
 fn notes_path(state: &Path) -> PathBuf {

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::error::{LifecycleError, Result, io_error};
+use crate::error::{HistoryError, Result, io_error};
 
 const KEY_FILE: &str = "seal.key";
 const KEY_LEN: usize = 32;
@@ -20,7 +20,7 @@ const KEY_LEN: usize = 32;
 const PURPOSE: &[u8] = b"infinijup snapshot seal, version 1\0";
 
 /// Makes and checks seals.
-pub(crate) struct Sealer {
+pub struct Sealer {
     key: [u8; KEY_LEN],
     seals: PathBuf,
 }
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Sealer {
 
 impl Sealer {
     /// Reads the key of this installation, and makes it if there is none.
-    pub(crate) fn open(state: &Path) -> Result<Self> {
+    pub fn open(state: &Path) -> Result<Self> {
         let path = state.join(KEY_FILE);
         let key = match read_key(&path)? {
             Some(key) => key,
@@ -46,7 +46,7 @@ impl Sealer {
     }
 
     /// Seals a commit. Durable when it returns.
-    pub(crate) fn seal(&self, commit: &str) -> Result<()> {
+    pub fn seal(&self, commit: &str) -> Result<()> {
         let path = self.path(commit).ok_or_else(|| not_sealed(commit))?;
         let directory = path.parent().unwrap_or(&self.seals);
         DirBuilder::new()
@@ -62,7 +62,7 @@ impl Sealer {
     }
 
     /// Refuses a commit that was not sealed here.
-    pub(crate) fn check(&self, commit: &str) -> Result<()> {
+    pub fn check(&self, commit: &str) -> Result<()> {
         let refused = || not_sealed(commit);
         let path = self.path(commit).ok_or_else(refused)?;
         let found = match read_exactly(&path) {
@@ -75,7 +75,7 @@ impl Sealer {
     }
 
     /// Takes a seal away, when its commit is gone.
-    pub(crate) fn remove(&self, commit: &str) -> Result<()> {
+    pub fn remove(&self, commit: &str) -> Result<()> {
         let Some(path) = self.path(commit) else { return Ok(()) };
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
@@ -98,12 +98,12 @@ impl Sealer {
     }
 }
 
-fn not_sealed(commit: &str) -> LifecycleError {
-    LifecycleError::NotSealed { commit: commit.to_owned() }
+fn not_sealed(commit: &str) -> HistoryError {
+    HistoryError::NotSealed { commit: commit.to_owned() }
 }
 
-fn damaged(path: &Path, detail: &str) -> LifecycleError {
-    LifecycleError::DamagedRecord { path: path.to_owned(), detail: detail.to_owned() }
+fn damaged(path: &Path, detail: &str) -> HistoryError {
+    HistoryError::Damaged { path: path.to_owned(), detail: detail.to_owned() }
 }
 
 fn read_key(path: &Path) -> Result<Option<[u8; KEY_LEN]>> {
@@ -132,12 +132,7 @@ fn libc_nofollow() -> i32 {
 
 /// Two daemons that start at once must end up with one key: whoever links first has made it.
 fn make_key(state: &Path, path: &Path) -> Result<()> {
-    let mut key = [0; KEY_LEN];
-    getrandom::fill(&mut key).map_err(|error| LifecycleError::Io {
-        action: "draw random bytes for",
-        path: path.to_owned(),
-        source: io::Error::other(error.to_string()),
-    })?;
+    let key = cas_core::fsio::random_bytes::<KEY_LEN>()?;
     write_new(path, &key, false)?;
     sync_directory(state)
 }
@@ -180,7 +175,7 @@ mod tests {
 
     #[track_caller]
     fn refused(result: Result<()>) {
-        assert!(matches!(result, Err(LifecycleError::NotSealed { .. })), "{result:?}");
+        assert!(matches!(result, Err(HistoryError::NotSealed { .. })), "{result:?}");
     }
 
     #[test]
@@ -254,6 +249,6 @@ mod tests {
             refused(sealer.check(COMMIT));
         }
         fs::write(state.path().join(KEY_FILE), b"short").unwrap();
-        assert!(matches!(Sealer::open(state.path()), Err(LifecycleError::DamagedRecord { .. })));
+        assert!(matches!(Sealer::open(state.path()), Err(HistoryError::Damaged { .. })));
     }
 }
