@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{Gone, Gpus, used_by};
 use crate::journal::Journal;
-use crate::kernel_watch::{KernelWatch, Variables};
+use crate::kernels::{KernelWatch, Variables};
 use crate::locks::{Doing, Held, Locks};
 use crate::own_user::own_user;
 use crate::place::{Place, make};

@@ -8,8 +8,6 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use crate::record::SessionId;
-
 /// How many may wait.
 const QUEUE: usize = 8;
 /// How many answers are kept.
@@ -22,9 +20,9 @@ const ID: usize = 64;
 
 /// Something that a kernel asks.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Asked {
-    /// By which session.
-    pub session: SessionId,
+pub struct Asked<K> {
+    /// Whose kernel it is.
+    pub session: K,
     /// The kernel's own name for the request.
     pub id: String,
     /// What is to be done.
@@ -35,9 +33,9 @@ pub struct Asked {
 
 /// What becomes of a message.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Verdict {
+pub(super) enum Verdict<K> {
     /// It is to be done now.
-    Do(Asked),
+    Do(Asked<K>),
     /// It is answered at once.
     Answer(Value),
     /// Nothing now: it waits its turn, or makes no sense.
@@ -45,18 +43,23 @@ pub(crate) enum Verdict {
 }
 
 /// One kernel's requests.
-#[derive(Default)]
-pub(crate) struct Desk {
+pub(super) struct Desk<K> {
     /// The id of the one that is being done.
     under_way: Option<String>,
-    queue: VecDeque<Asked>,
+    queue: VecDeque<Asked<K>>,
     answers: VecDeque<(String, Option<Value>)>,
     /// Since when the rate is kept, and how much of it is used up.
     used: Option<(Instant, f64)>,
 }
 
-impl Desk {
-    pub(crate) fn take(&mut self, session: &SessionId, content: Value, now: Instant) -> Verdict {
+impl<K> Default for Desk<K> {
+    fn default() -> Self {
+        Self { under_way: None, queue: VecDeque::new(), answers: VecDeque::new(), used: None }
+    }
+}
+
+impl<K: Clone> Desk<K> {
+    pub(super) fn take(&mut self, session: &K, content: Value, now: Instant) -> Verdict<K> {
         if !self.within_rate(now) {
             return Verdict::Nothing;
         }
@@ -87,7 +90,7 @@ impl Desk {
     }
 
     /// One is done; the next, if there is one.
-    pub(crate) fn done(&mut self, id: &str, answer: Option<Value>) -> Option<Asked> {
+    pub(super) fn done(&mut self, id: &str, answer: Option<Value>) -> Option<Asked<K>> {
         if self.under_way.as_deref() != Some(id) {
             return None;
         }
@@ -101,7 +104,7 @@ impl Desk {
     }
 
     /// The kernel has another past now, in which what waits was never asked.
-    pub(crate) fn other_past(&mut self) {
+    pub(super) fn other_past(&mut self) {
         self.queue.clear();
     }
 
@@ -115,7 +118,7 @@ impl Desk {
 }
 
 /// An answer that says no, for what does not come as far as the daemon's own errors.
-pub(crate) fn refusal(id: &str, why: &str) -> Value {
+pub(super) fn refusal(id: &str, why: &str) -> Value {
     let error =
         json!({ "code": "IJ-L015", "message": format!("this request is not done: {why}"), "hint": null });
     json!({ "id": id, "ok": false, "error": error })
@@ -129,19 +132,15 @@ mod tests {
 
     use super::*;
 
-    fn session() -> SessionId {
-        SessionId::try_from("0123456789ab".to_owned()).unwrap()
-    }
-
-    struct Scene(Desk, Instant);
+    struct Scene(Desk<u8>, Instant);
 
     impl Scene {
         fn new() -> Self {
             Self(Desk::default(), Instant::now())
         }
 
-        fn ask(&mut self, id: &str) -> Verdict {
-            self.0.take(&session(), json!({ "id": id, "do": "status", "x": 1 }), self.1)
+        fn ask(&mut self, id: &str) -> Verdict<u8> {
+            self.0.take(&7, json!({ "id": id, "do": "status", "x": 1 }), self.1)
         }
     }
 
@@ -167,7 +166,8 @@ mod tests {
     fn a_flood_is_answered_up_to_a_point_and_then_not_heard() {
         let mut scene = Scene::new();
         let verdicts: Vec<_> = (0..200).map(|number| scene.ask(&number.to_string())).collect();
-        let count = |wanted: fn(&Verdict) -> bool| verdicts.iter().filter(|verdict| wanted(verdict)).count();
+        let count =
+            |wanted: fn(&Verdict<u8>) -> bool| verdicts.iter().filter(|verdict| wanted(verdict)).count();
         assert_eq!(count(|verdict| matches!(verdict, Verdict::Do(_))), 1);
         assert_eq!(count(|verdict| matches!(verdict, Verdict::Answer(_))), 30 - 1 - QUEUE);
         scene.1 += Duration::from_secs(1);
@@ -188,7 +188,7 @@ mod tests {
                 json!({ "id": id }),
                 Value::Null,
             ] {
-                let _ = scene.0.take(&session(), content, scene.1);
+                let _ = scene.0.take(&7, content, scene.1);
             }
         }
     }
