@@ -14,7 +14,6 @@
 //! | `lookup` | commits are found, loaded and listed |
 //! | `names` | threads and tags |
 //! | `forget`, `gc` | commits leave history, and what only they led to is freed |
-//! | `retention` | which automatic commits go by themselves |
 //! | `families` | which threads are connected with each other |
 //! | `known`, `source` | what was read is kept in memory; history is followed as it is now; what is being restored cannot be forgotten |
 //! | `encryption`, `key` | a plain store becomes an encrypted one, and what opens it |
@@ -33,7 +32,6 @@ mod known;
 mod lookup;
 mod names;
 mod own_store;
-mod retention;
 mod seal;
 mod source;
 #[cfg(test)]
@@ -47,5 +45,4 @@ pub use gc::GcView;
 pub use key::StoreKey;
 pub use known::Using;
 pub use own_store::{OwnStore, UserStore};
-pub use retention::Keep;
 pub use seal::Sealer;

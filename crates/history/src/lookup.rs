@@ -1,6 +1,9 @@
 //! Commits are found, loaded and listed.
 
+use std::collections::BTreeSet;
+
 use cas_core::{ObjectId, StoreError};
+use jiff::Timestamp;
 use manifest::history;
 use manifest::stored::FromStore;
 use manifest::{Commit, ManifestObject, ObjectSource, ReadError, Snapshot};
@@ -54,6 +57,23 @@ impl UserStore {
         }))
     }
 
+    /// The commits on `thread`, from its head on, that nobody asked for, with their times, newest first: taken automatically, and neither
+    /// labelled nor named since.
+    pub fn automatic(&self, thread: &str, head: ObjectId) -> Result<Vec<(ObjectId, Timestamp)>> {
+        // A name that leads to a commit is somebody's wish to have it.
+        let named: BTreeSet<ObjectId> =
+            self.threads()?.into_iter().chain(self.tags()?).map(|(_, commit)| commit).collect();
+        let mut automatic = Vec::new();
+        for (id, commit) in self.log([head])? {
+            let commit = commit?;
+            let is_ours = commit.thread.as_str() == thread;
+            if is_ours && commit.reason.is_automatic() && commit.label.is_none() && !named.contains(&id) {
+                automatic.push((id, commit.time));
+            }
+        }
+        Ok(automatic)
+    }
+
     /// Whether one commit came from another, or is it.
     pub fn is_ancestor(&self, ancestor: &ObjectId, descendant: &ObjectId) -> Result<bool> {
         Ok(history::is_ancestor(self.source()?, ancestor, descendant)?)
@@ -63,7 +83,19 @@ impl UserStore {
 #[cfg(test)]
 mod tests {
     use crate::HistoryError;
-    use crate::testing::{commit, commit_at, own_store};
+    use crate::testing::{commit, commit_at, line, own_store};
+
+    #[test]
+    fn what_somebody_named_is_not_automatic() {
+        let (_dir, own) = own_store();
+        let store = own.open().unwrap();
+        let commits = line(&store, 4);
+        store.set_tag("good", commits[1], false).unwrap();
+        let by_hand = commit(&store, "main");
+        let found: Vec<_> = store.automatic("main", by_hand).unwrap().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(found, [commits[3], commits[2], commits[0]]);
+        assert!(store.automatic("other", by_hand).unwrap().is_empty());
+    }
 
     #[test]
     fn what_people_type_is_found() {

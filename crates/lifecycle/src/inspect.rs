@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use doctor::gpu::Seen;
 use doctor::{Finding, Machine};
+use policy::SessionPolicy;
 use preflight::free_bytes;
 use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::notes::SessionPolicy;
 use crate::record::Network;
 use crate::request::{RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest};
 use crate::steps::NoWatch;

@@ -74,13 +74,15 @@ pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use exec::ExecOutcome;
 pub use forget::ForgetOutcome;
-pub use history::{GcView, Keep};
+pub use history::GcView;
 pub use image_store::{Change, FileChange, MemoryChange, ProcessChange};
 pub use jupyter_bridge::InterruptMode;
 pub use jupyter_bridge::client::Doing;
 pub use jupyter_bridge::watch::Activity;
 pub use kernels::Asked;
-pub use notes::{NotesChange, SessionPolicy};
+pub use notes::NotesChange;
+pub use policy::plan::{Did, Due};
+pub use policy::{Keep, SessionPolicy};
 pub use preflight::Problem;
 pub use record::{Network, SessionId, SessionState};
 pub use recover::Recovery;
@@ -89,7 +91,7 @@ pub use request::{
     SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
 };
 pub use sandbox::bounded;
-pub use schedule::{Did, Due, Errand};
+pub use schedule::Errand;
 pub use steps::{NoWatch, StepState, Timing, Watch};
 pub use timeline::HistoryRequest;
 pub use view::{

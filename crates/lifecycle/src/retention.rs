@@ -1,8 +1,9 @@
 //! Automatic snapshots go by themselves, as a session's policy says.
 //!
-//! Which of them go is `history`'s rule; here is when it is applied.
+//! Which of them go is a rule of `policy`'s; here is when it is applied.
 
 use cas_core::progress::Silent;
+use policy::retention::surplus;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
@@ -33,7 +34,7 @@ impl Engine {
             return Ok(ForgetOutcome::default());
         };
         let store = self.inner.store.open()?;
-        let surplus = store.surplus(&record.thread, head, keep)?;
+        let surplus = surplus(&store.automatic(&record.thread, head)?, keep);
         if surplus.is_empty() {
             return Ok(ForgetOutcome::default());
         }

@@ -41,6 +41,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("preflight", &["sandbox", "staging"]),
     // What is done with commits, in the name of a session's user.
     ("history", &["sandbox", "manifest", "cas-core"]),
+    // Rules for what happens by itself, which depends on what a kernel does.
+    ("policy", &["jupyter-bridge"]),
     // The pipelines wire the engines to the store.
     (
         "lifecycle",
@@ -57,6 +59,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "staging",
             "preflight",
             "history",
+            "policy",
             "manifest",
             "cas-core",
         ],

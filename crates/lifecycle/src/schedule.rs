@@ -1,9 +1,7 @@
 //! What is done with sessions by itself: looks at them once a second, and says what is due.
 //!
-//! The rules are in [`plan`]. It is done by whoever takes the list ([`Engine::due`]): the daemon makes jobs of it, so that it is
+//! The rules are `policy`'s ([`policy::plan`]). It is done by whoever takes the list ([`Engine::due`]): the daemon makes jobs of it, so that it is
 //! seen, counted and waited for like everything else. They tell how it went with [`Engine::did`].
-
-mod plan;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,14 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jupyter_bridge::client::Doing;
+use policy::plan::{Did, Due, Facts, Plan};
 
 use crate::engine::{Engine, Inner};
 use crate::error::{Result, io_error};
 use crate::record::{Record, SessionId, SessionState};
 use crate::watch::{EngineEvent, EventKind};
-
-pub use plan::{Did, Due};
-use plan::{Facts, Plan};
 
 /// How often sessions are looked at.
 const EVERY: Duration = Duration::from_secs(1);

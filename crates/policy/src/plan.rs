@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jupyter_bridge::client::Doing;
 
-use crate::notes::SessionPolicy;
+use crate::SessionPolicy;
 
 /// How long a session is left alone after something failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(600);
@@ -47,19 +47,20 @@ pub enum Did {
 
 /// What is known about a session at a moment. Times count from one point that is always the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Facts {
-    pub(crate) now: Duration,
+pub struct Facts {
+    /// When that is.
+    pub now: Duration,
     /// What its kernel does and since when; `None` for a session that is no kernel.
-    pub(crate) kernel: Option<(Doing, Duration)>,
+    pub kernel: Option<(Doing, Duration)>,
     /// Changes when the user's code ran.
-    pub(crate) runs: u64,
+    pub runs: u64,
     /// An operation has hold of it.
-    pub(crate) held: bool,
+    pub held: bool,
 }
 
 /// What was done with a session so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// When its last snapshot was taken, or it began to be looked after.
     last: Duration,
     /// How much had run by then.
@@ -74,7 +75,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// For a session that is looked at for the first time. Its first cell may be over by now: it counts from nothing having run.
-    pub(crate) fn new(now: Duration) -> Self {
+    pub fn new(now: Duration) -> Self {
         Self {
             last: now,
             runs: 0,
@@ -86,22 +87,22 @@ impl Plan {
     }
 
     /// What it did before anyone looked is not known, so something may have run.
-    pub(crate) fn may_have_run(&mut self) {
+    pub fn may_have_run(&mut self) {
         self.runs = self.runs.wrapping_sub(1);
     }
 
     /// An operation takes hold of it.
-    pub(crate) fn held(&mut self, runs: u64) {
+    pub fn held(&mut self, runs: u64) {
         self.at_hold = runs;
     }
 
     /// The state that it had then is in a snapshot now, whoever wanted it.
-    pub(crate) fn kept(&mut self, now: Duration) {
+    pub fn kept(&mut self, now: Duration) {
         (self.last, self.runs) = (now, self.at_hold);
     }
 
     /// What was due has been tried.
-    pub(crate) fn did(&mut self, now: Duration, did: Did) {
+    pub fn did(&mut self, now: Duration, did: Did) {
         self.under_way = None;
         self.not_before = match did {
             Did::Done => Duration::ZERO,
@@ -111,7 +112,7 @@ impl Plan {
     }
 
     /// What is to be done now, which the caller then begins. `holds_gpu` is asked only when the answer depends on it.
-    pub(crate) fn look(
+    pub fn look(
         &self,
         policy: &SessionPolicy,
         facts: Facts,
@@ -124,12 +125,12 @@ impl Plan {
     }
 
     /// It holds no GPU memory.
-    pub(crate) fn without_gpu(&mut self, now: Duration) {
+    pub fn without_gpu(&mut self, now: Duration) {
         self.gpu_not_before = now + GPU_AGAIN;
     }
 
     /// It is being done from now on.
-    pub(crate) fn begin(&mut self, due: Due) {
+    pub fn begin(&mut self, due: Due) {
         self.under_way = Some(due);
     }
 

@@ -5,15 +5,9 @@
 //! for: never for one that somebody took, tagged, labelled or is at. Hours and days are those of UTC, so that a change of the
 //! clocks does not make two hours one.
 
-use std::collections::BTreeSet;
-
-use cas_core::ObjectId;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
-
-use crate::error::Result;
-use crate::own_store::UserStore;
 
 /// Which automatic snapshots are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -27,26 +21,8 @@ pub struct Keep {
     pub daily: u32,
 }
 
-impl UserStore {
-    /// The automatic commits on `thread`, below its head, that the rule does not keep.
-    pub fn surplus(&self, thread: &str, head: ObjectId, keep: Keep) -> Result<Vec<ObjectId>> {
-        // A name that leads to a commit is somebody's wish to have it.
-        let named: BTreeSet<ObjectId> =
-            self.threads()?.into_iter().chain(self.tags()?).map(|(_, commit)| commit).collect();
-        let mut automatic = Vec::new();
-        for (id, commit) in self.log([head])? {
-            let commit = commit?;
-            let is_ours = commit.thread.as_str() == thread;
-            if is_ours && commit.reason.is_automatic() && commit.label.is_none() && !named.contains(&id) {
-                automatic.push((id, commit.time));
-            }
-        }
-        Ok(surplus(&automatic, keep))
-    }
-}
-
 /// Those of these snapshots, newest first, that the rule does not keep. A rule that would keep none is no rule: it keeps all.
-fn surplus(snapshots: &[(ObjectId, Timestamp)], keep: Keep) -> Vec<ObjectId> {
+pub fn surplus<T: Copy>(snapshots: &[(T, Timestamp)], keep: Keep) -> Vec<T> {
     if keep == Keep::default() {
         return Vec::new();
     }
@@ -92,16 +68,12 @@ impl Period {
 mod tests {
     use super::*;
 
-    fn id(number: u8) -> ObjectId {
-        ObjectId::from_bytes([number; 32])
-    }
-
     /// What is left of snapshots at these times, newest first, as their positions.
     fn left(times: &[&str], keep: Keep) -> Vec<u8> {
-        let all: Vec<_> =
-            (0..).zip(times).map(|(number, time)| (id(number), time.parse().unwrap())).collect();
+        let all: Vec<(u8, Timestamp)> =
+            (0..).zip(times).map(|(number, time)| (number, time.parse().unwrap())).collect();
         let gone = surplus(&all, keep);
-        all.iter().filter(|(id, _)| !gone.contains(id)).map(|(id, _)| id.as_bytes()[0]).collect()
+        all.iter().map(|(number, _)| *number).filter(|number| !gone.contains(number)).collect()
     }
 
     const TIMES: [&str; 8] = [
