@@ -36,6 +36,7 @@ mod error;
 mod exec;
 mod forget;
 mod gpu;
+mod hints;
 mod inspect;
 mod journal;
 mod kernels;
