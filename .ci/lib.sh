@@ -205,7 +205,7 @@ export GPU_TESTS
 
 # Tests that need root and CRIU. `unit` leaves both kinds out, `sessions` runs these.
 LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(image-trust) or package(sandbox) or package(lifecycle)))'
-LIVE_TESTS+=' or (package(lifecycle) and test(/\breal::/))'
+LIVE_TESTS+=' or (package(image-store) and test(/\breal::/))'
 LIVE_TESTS="($LIVE_TESTS) and not ($GPU_TESTS)"
 export LIVE_TESTS
 
@@ -268,7 +268,7 @@ live_tests() { # NAME FILTER LEAST
             -E "$filter"
     else
         echo "cargo-nextest is not installed: cargo test runs all tests of the crates, also those that ran before"
-        check_tests "$name" 900 count_cargo_test "$least" cargo test -p checkpoint-criu -p image-trust -p sandbox -p lifecycle -p cuda-sim \
+        check_tests "$name" 900 count_cargo_test "$least" cargo test -p checkpoint-criu -p image-store -p image-trust -p sandbox -p lifecycle -p cuda-sim \
             -p checkpoint-cuda -p gpu-detect --lib --test '*' --no-fail-fast --locked
     fi
 }

@@ -11,8 +11,8 @@ use cas_core::WriteSession;
 use cas_core::progress::Silent;
 use manifest::snapshot::{NotebookSection, VariablesSection};
 use manifest::{ByteText, CellNote, CommitReason, Extra, Section, TypedSection};
+use sandbox::bounded;
 
-use crate::bounded;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::record::{Record, SessionId};

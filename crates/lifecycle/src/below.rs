@@ -1,6 +1,10 @@
 //! Errors of crates that have no codes of their own: what they say gets ours.
 
+use history::HistoryError;
+use image_store::ImageError;
 use image_trust::TrustError;
+use preflight::PreflightError;
+use staging::StagingError;
 use workspace::WorkspaceError;
 
 use crate::error::LifecycleError;
@@ -15,6 +19,58 @@ impl From<TrustError> for LifecycleError {
     }
 }
 
+impl From<HistoryError> for LifecycleError {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Io { action, path, source } => Self::Io { action, path, source },
+            HistoryError::Store(error) => error.into(),
+            HistoryError::Manifest(error) => error.into(),
+            HistoryError::NoSuchSnapshot { which } => Self::NoSuchSnapshot { which },
+            HistoryError::Ambiguous { detail } => Self::BadRequest { detail },
+            HistoryError::Forgotten { commit } => Self::Forgotten { commit },
+            HistoryError::GcIncomplete { count } => Self::GcIncomplete { count },
+            HistoryError::WritersBusy { count } => Self::WritersBusy { count },
+            HistoryError::NoRoom { path, needed, available } => Self::NoRoom { path, needed, available },
+            HistoryError::NotSealed { commit } => Self::NotSealed { commit },
+            HistoryError::Damaged { path, detail } => Self::DamagedRecord { path, detail },
+            HistoryError::StoreKey { path, why } => Self::StoreKey { path, why },
+            HistoryError::NotEncrypted { store } => Self::NotEncrypted { store },
+        }
+    }
+}
+
+impl From<ImageError> for LifecycleError {
+    fn from(error: ImageError) -> Self {
+        match error {
+            ImageError::Io { action, path, source } => Self::Io { action, path, source },
+            ImageError::NotWhole { commit, detail } => Self::BadSnapshot { commit, detail },
+            ImageError::Store(error) => error.into(),
+            ImageError::Manifest(error) => error.into(),
+            ImageError::Criu(error) => error.into(),
+        }
+    }
+}
+
+impl From<PreflightError> for LifecycleError {
+    fn from(error: PreflightError) -> Self {
+        match error {
+            PreflightError::Refused { problems } => Self::Preflight { problems },
+            PreflightError::Room(error) => error.into(),
+            PreflightError::Sandbox(error) => error.into(),
+        }
+    }
+}
+
+impl From<StagingError> for LifecycleError {
+    fn from(error: StagingError) -> Self {
+        match error {
+            StagingError::Io { action, path, source } => Self::Io { action, path, source },
+            StagingError::NoRoom { path, needed, available } => Self::NoRoom { path, needed, available },
+            StagingError::Random(error) => error.into(),
+        }
+    }
+}
+
 impl From<WorkspaceError> for LifecycleError {
     fn from(error: WorkspaceError) -> Self {
         match error {
@@ -23,6 +79,36 @@ impl From<WorkspaceError> for LifecycleError {
             WorkspaceError::Store(error) => error.into(),
             WorkspaceError::Manifest(error) => error.into(),
             WorkspaceError::Sandbox(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_crates_below_say_has_the_codes_that_it_always_had() {
+        let (commit, detail) = (String::new, || "it has no images".to_owned());
+        let errors: Vec<(LifecycleError, &str)> = vec![
+            (HistoryError::NoSuchSnapshot { which: commit() }.into(), "IJ-L061"),
+            (HistoryError::Ambiguous { detail: detail() }.into(), "IJ-L015"),
+            (HistoryError::Forgotten { commit: commit() }.into(), "IJ-L064"),
+            (HistoryError::GcIncomplete { count: 1 }.into(), "IJ-L065"),
+            (HistoryError::WritersBusy { count: 1 }.into(), "IJ-L066"),
+            (HistoryError::NoRoom { path: "/".into(), needed: 2, available: 1 }.into(), "IJ-L041"),
+            (HistoryError::NotSealed { commit: commit() }.into(), "IJ-L051"),
+            (HistoryError::Damaged { path: "/".into(), detail: detail() }.into(), "IJ-L070"),
+            (HistoryError::StoreKey { path: "/".into(), why: detail() }.into(), "IJ-L090"),
+            (HistoryError::NotEncrypted { store: "/".into() }.into(), "IJ-L091"),
+            (ImageError::NotWhole { commit: commit(), detail: detail() }.into(), "IJ-L060"),
+            (StagingError::NoRoom { path: "/".into(), needed: 2, available: 1 }.into(), "IJ-L041"),
+            (PreflightError::Refused { problems: Vec::new() }.into(), "IJ-L040"),
+            (TrustError::Refused { uid: 7, findings: vec![detail()] }.into(), "IJ-L050"),
+            (WorkspaceError::Changed { paths: vec!["/a".into()] }.into(), "IJ-L030"),
+        ];
+        for (error, code) in errors {
+            assert_eq!(error.code(), code, "{error}");
         }
     }
 }

@@ -12,17 +12,17 @@ use std::time::SystemTime;
 
 use cas_core::ObjectId;
 use checkpoint_criu::images::{FileKind, Images};
+use history::UserStore;
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use manifest::CommitReason;
+use sandbox::bounded;
 use workspace::{BranchFiles, BranchFilesMade, FilePolicy};
 
-use crate::bounded;
 use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
-use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::place::{CONNECTION, LOG, make, make_for};

@@ -9,10 +9,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use cas_core::progress::Silent;
+use staging::disk_free;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::staging::disk_free;
 
 /// How long a count of what the store takes is good for. Counting means a look at each pack.
 const COUNTED: Duration = Duration::from_secs(30);

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use checkpoint_criu::{DumpStats, Event, Hooks, Leave};
+use preflight::Needs;
 use sandbox::process::{self, Identity};
+use staging::Staged;
 use workspace::{CaptureRequest, FilePolicy, Listing, Pending};
 
 use crate::engine::Engine;
@@ -19,9 +21,7 @@ use crate::gpu::look::GpuPlan;
 use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
 use crate::ports::{DumpWanted, Tree};
-use crate::preflight::{self, Needs};
 use crate::record::Record;
-use crate::staging::Staged;
 use crate::steps::Steps;
 
 /// What is to be dumped, and how.

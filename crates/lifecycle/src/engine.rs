@@ -5,20 +5,20 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use history::{OwnStore, Sealer, StoreKey};
 use sandbox::process::Identity;
 use sandbox::{Program, User};
+use staging::Stages;
 
 use crate::along::Introspect;
 use crate::budget::Used;
 use crate::config::Config;
 use crate::effects::happened;
-use crate::encryption::StoreKey;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{Gone, Gpus, used_by};
 use crate::habitat::Habitat;
-use crate::history::OwnStore;
 use crate::journal::Journal;
-use crate::kernel_watch::{KernelWatch, Variables};
+use crate::kernels::{KernelWatch, Variables};
 use crate::locks::{Doing, Held, Locks};
 use crate::own_user::own_user;
 use crate::place::Place;
@@ -28,8 +28,6 @@ use crate::record::{Record, SessionId, SessionState};
 use crate::recover::Recovery;
 use crate::reserve::Reserve;
 use crate::schedule::Schedule;
-use crate::seal::Sealer;
-use crate::staging::Stages;
 use crate::view::SessionView;
 use crate::watch::{EngineEvent, EventKind, Events, Watcher};
 
@@ -183,7 +181,7 @@ impl Engine {
         may && record.init.and_then(|init| self.vram_of(init.pid)).is_some_and(|bytes| bytes > 0)
     }
 
-    /// Where a session's log is. Its processes can put anything in its place: open it with [`crate::bounded`].
+    /// Where a session's log is. Its processes can put anything in its place: open it with [`sandbox::bounded`].
     pub fn log(&self, which: &str) -> Result<PathBuf> {
         Ok(self.inner.place.log(&self.find(which)?.id))
     }

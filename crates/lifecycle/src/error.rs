@@ -12,10 +12,9 @@ use checkpoint_cuda::CudaError;
 use gpu_detect::DetectError;
 use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
+use preflight::Problem;
 use sandbox::SandboxError;
 use workspace::some_of;
-
-use crate::preflight::Problem;
 
 /// The result of most calls here.
 pub type Result<T, E = LifecycleError> = std::result::Result<T, E>;
@@ -483,99 +482,6 @@ impl LifecycleError {
             | Self::SuspendedByGpu { source, .. }
             | Self::GpuStuck { source, .. } => source.evidence(),
             _ => Vec::new(),
-        }
-    }
-
-    /// The way out, where there is one.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Store(error) => error.hint().map(str::to_owned),
-            Self::Manifest(error) => error.hint().map(str::to_owned),
-            Self::Criu(error) => error.hint(),
-            Self::Sandbox(error) => error.hint(),
-            Self::Jupyter(error) => error.hint(),
-            Self::Cuda(error) => error.hint(),
-            Self::Detect(error) => error.hint(),
-            Self::NoSuchSession { .. } => Some("`infinijup ps` lists your sessions".to_owned()),
-            Self::AmbiguousSession { .. } => Some("give more of the id, or the whole name".to_owned()),
-            Self::Busy { .. } => Some("wait for it to end, then try again".to_owned()),
-            Self::NameTaken { .. } => Some("choose another name, or remove that session".to_owned()),
-            Self::EndedAtOnce { log, .. } if !log.is_empty() => {
-                Some(format!("its log ends with: {}", log.join(" / ")))
-            }
-            Self::PutBack { source, .. } => source.hint(),
-            Self::LeftSuspended { session, .. } => {
-                Some(format!("`infinijup resume {session}` tries again to bring it up"))
-            }
-            Self::NoPlaceOnGpus { .. } => Some(
-                "free memory on the GPUs (`infinijup ps` shows who has it), or choose others with --gpus".to_owned(),
-            ),
-            Self::LeftOnGpu { .. } => Some(
-                "a process that was forked after CUDA was used keeps its descriptors: end it, or start it by spawn"
-                    .to_owned(),
-            ),
-            Self::SuspendedByGpu { session, source, .. } => Some(match source.hint() {
-                Some(hint) => format!("{hint}; then `infinijup resume {session}`"),
-                None => format!("`infinijup resume {session}` brings it up again, also on other GPUs (--gpus)"),
-            }),
-            Self::GpuStuck { source, .. }
-                if matches!(**source, Self::Cuda(CudaError::Lost { .. } | CudaError::Wedged { .. })) =>
-            {
-                Some(
-                    "trying again cannot help: `infinijup rollback --force` goes back to a snapshot without keeping what is \
-                     left of it"
-                        .to_owned(),
-                )
-            }
-            Self::GpuStuck { source, .. } => Some(match source.hint() {
-                Some(hint) => format!("{hint}; `infinijup resume` tries again"),
-                None => "`infinijup resume` tries again".to_owned(),
-            }),
-            Self::StoreKey { .. } => Some(
-                "put the key file back, yours alone (mode 600), and name it as `key_file` in the settings; without it nothing \
-                 opens the store"
-                    .to_owned(),
-            ),
-            Self::NotEncrypted { .. } => {
-                Some("`infinijup store encrypt` encrypts it; or take `key_file` out of the settings".to_owned())
-            }
-            Self::Unfinished { .. } => {
-                Some("`infinijup daemon start` finishes them; then try again".to_owned())
-            }
-            Self::NoGpuProgram { .. } => Some("reinstall, or name it with --gpu-program".to_owned()),
-            Self::FilesChanged { .. } => Some(
-                "keep a copy of them, then use --force: they are kept in the automatic snapshot too"
-                    .to_owned(),
-            ),
-            Self::Preflight { problems } => Some(
-                problems
-                    .iter()
-                    .map(|problem| {
-                        format!(
-                            "{} ({}): {}; {}",
-                            problem.comm, problem.pid, problem.evidence, problem.way_out
-                        )
-                    })
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            ),
-            Self::OverBudget { .. } => Some(
-                "forget snapshots (`infinijup forget`, then `infinijup gc`), or set a larger `store_budget`; suspending still works"
-                    .to_owned(),
-            ),
-            Self::NoRoom { .. } => {
-                Some("free some space, or run `infinijup store gc` on the store".to_owned())
-            }
-            Self::NotSealed { .. } => {
-                Some("if you trust where it comes from, --force restores it; root's daemon does not".to_owned())
-            }
-            Self::NoSuchSnapshot { .. } => Some("`infinijup history` lists them".to_owned()),
-            Self::Forgotten { .. } => Some("`infinijup history` lists those that are left".to_owned()),
-            Self::GcIncomplete { .. } => {
-                Some("`infinijup store verify` on the store says what is affected".to_owned())
-            }
-            Self::WritersBusy { .. } => Some("try again later".to_owned()),
-            _ => None,
         }
     }
 }

@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use cas_core::ObjectId;
+use history::{Forgotten, GcView, UserStore};
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::history::{Forgotten, GcView, UserStore};
 use crate::journal::Phase;
 use crate::record::Record;
 use crate::steps::{StepProgress, Steps, Watch};
@@ -55,7 +55,7 @@ impl Engine {
         watch: &dyn Watch,
     ) -> Result<ForgetOutcome> {
         let store = self.inner.store.open()?;
-        let wanted = which.iter().map(|which| store.resolve(which)).collect::<Result<Vec<_>>>()?;
+        let wanted = which.iter().map(|which| Ok(store.resolve(which)?)).collect::<Result<Vec<_>>>()?;
         Steps::new(watch).run("forget", || self.forget_now(&store, &wanted, force))
     }
 
@@ -88,7 +88,8 @@ impl Engine {
     /// Frees what no snapshot needs any more.
     pub fn gc(&self, watch: &dyn Watch) -> Result<GcView> {
         let store = self.inner.store.open()?;
-        Steps::new(watch).run("collect garbage", || store.gc(&StepProgress::new(watch, "collect garbage")))
+        Steps::new(watch)
+            .run("collect garbage", || Ok(store.gc(&StepProgress::new(watch, "collect garbage"))?))
     }
 
     /// Why a commit must stay, if it must.

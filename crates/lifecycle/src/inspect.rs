@@ -1,4 +1,4 @@
-//! Looking without touching: history, differences, and what this machine can do.
+//! Looking without touching: what this machine can do, and where things are.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,38 +6,20 @@ use std::time::Duration;
 
 use doctor::gpu::Seen;
 use doctor::{Finding, Machine};
+use policy::SessionPolicy;
+use preflight::free_bytes;
 use workspace::FilePolicy;
 
-use crate::diff::{self, Diff};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::notes::SessionPolicy;
-use crate::preflight::free_bytes;
 use crate::record::Network;
 use crate::request::{RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest};
 use crate::steps::NoWatch;
-use crate::timeline::variables_of;
 
 /// How long NVML may take to say what there is.
 const NVML_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// What changed between two snapshots.
-    pub fn diff(&self, a: &str, b: &str) -> Result<Diff> {
-        let store = self.inner.store.open()?;
-        let load = |which: &str| {
-            let id = store.resolve(which)?;
-            Ok::<_, LifecycleError>((id.to_string(), store.load(&id)?.1))
-        };
-        let ((a, before), (b, after)) = (load(a)?, load(b)?);
-        let mut found = diff::diff(store.store(), (&a, &before), (&b, &after))?;
-        let known = (variables_of(&store, &a, &before)?, variables_of(&store, &b, &after)?);
-        if let (Some(before), Some(after)) = known {
-            found.variables = Some(diff::variables::changes(&before, &after));
-        }
-        Ok(found)
-    }
-
     /// What this machine can and cannot do, with a real snapshot and restore as the last item.
     pub fn doctor(&self) -> Vec<Finding> {
         let machine = Machine {
@@ -49,7 +31,7 @@ impl Engine {
                 let driver = self.inner.gpus.driver().map_err(|error| explain(&error))?;
                 Ok(driver.capabilities())
             })),
-            free_bytes: &|path| free_bytes(path).map_err(|error| explain(&error)),
+            free_bytes: &|path| free_bytes(path).map_err(|error| explain(&error.into())),
         };
         doctor::doctor(&machine, &mut || self.trial().map_err(|error| explain(&error)))
     }

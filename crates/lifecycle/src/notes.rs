@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use policy::SessionPolicy;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
@@ -24,46 +25,6 @@ const KEY: usize = 64;
 const VALUE: usize = 4096;
 /// The longest mark, in bytes.
 const MARK: usize = 256;
-
-/// What happens to a session by itself.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SessionPolicy {
-    /// A snapshot every so many seconds, if anything ran since the last.
-    pub snapshot_every_s: Option<u64>,
-    /// A snapshot when its kernel has been idle for so many seconds.
-    pub snapshot_after_idle_s: Option<u64>,
-    /// It is suspended when its kernel has been idle for so many seconds.
-    pub suspend_after_idle_s: Option<u64>,
-    /// Only what holds GPU memory is suspended so.
-    pub suspend_only_gpu: bool,
-    /// Which automatic snapshots are kept; all if `None`.
-    pub keep: Option<Keep>,
-}
-
-impl Default for SessionPolicy {
-    fn default() -> Self {
-        Self {
-            snapshot_every_s: None,
-            snapshot_after_idle_s: None,
-            suspend_after_idle_s: None,
-            suspend_only_gpu: true,
-            keep: None,
-        }
-    }
-}
-
-/// Which automatic snapshots are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Keep {
-    /// The newest so many.
-    pub last: u32,
-    /// The newest of each of the last so many hours that have one.
-    pub hourly: u32,
-    /// The newest of each of the last so many days that have one.
-    pub daily: u32,
-}
 
 /// What is noted about a session.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]

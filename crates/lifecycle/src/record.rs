@@ -14,11 +14,11 @@ use cas_core::ObjectId;
 use jiff::Timestamp;
 use jupyter_bridge::InterruptMode;
 use sandbox::User;
+use sandbox::bounded;
 use sandbox::process::Identity;
 use serde::{Deserialize, Serialize};
 use workspace::FilePolicy;
 
-use crate::bounded;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::habitat::HabitatKind;
 use crate::notes::Notes;

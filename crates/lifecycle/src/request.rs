@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jupyter_bridge::InterruptMode;
+use policy::SessionPolicy;
 use serde::{Deserialize, Serialize};
 use workspace::FilePolicy;
 
-use crate::notes::SessionPolicy;
 use crate::record::Network;
 
 /// Which of the machine's GPUs a session may use.

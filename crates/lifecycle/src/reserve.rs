@@ -10,10 +10,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
+use staging::disk_free;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::staging::disk_free;
 
 /// The file.
 #[derive(Debug)]

@@ -9,9 +9,9 @@
 //! session is failed, as if its processes had died by themselves: it has its snapshots, and can be restarted again.
 
 use manifest::CommitReason;
+use sandbox::bounded;
 use sandbox::forget_exit;
 
-use crate::bounded;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::journal::Phase;

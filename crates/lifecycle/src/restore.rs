@@ -12,22 +12,21 @@ use std::path::Path;
 use cas_core::ObjectId;
 use checkpoint_criu::images::{FileKind, Images, rewrite};
 use checkpoint_criu::{Event, Hooks};
+use history::{UserStore, Using};
 use manifest::host::{Verdict, compare};
 use manifest::snapshot::HostSection;
 use manifest::{Commit, Snapshot};
 use sandbox::process::Identity;
+use staging::{PlainImages, Staged};
 use workspace::Listing;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{GpuAim, Placed, in_manifest};
 use crate::habitat::{Habitat, Made};
-use crate::history::{UserStore, Using};
 use crate::journal::Entry;
-use crate::materialise::lay_out;
 use crate::ports::{RestoreWanted, Tree};
 use crate::record::Record;
-use crate::staging::{PlainImages, Staged};
 use crate::steps::{StepProgress, Steps, Watch};
 
 /// A state to go to: found, laid out, checked.
@@ -84,7 +83,7 @@ impl Engine {
         }
         let staged = self.inner.stages.stage(snapshot.bytes())?;
         let progress = StepProgress::new(watch, "lay out images");
-        lay_out(store.store(), &commit.short(), snapshot, staged.path(), &progress)?;
+        image_store::lay_out(store.store(), &commit.short(), snapshot, staged.path(), &progress)?;
         Ok(self.inner.stages.keep(staged, &key))
     }
 

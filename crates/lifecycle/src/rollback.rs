@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
+use history::UserStore;
 use manifest::CommitReason;
 use sandbox::process::Identity;
 use workspace::{CaptureRequest, FilePolicy, Listing, Plan, PutBack};
@@ -19,7 +20,6 @@ use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::{OffGpu, Placed, Wanted, explain};
-use crate::history::UserStore;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::ports::Checkpointer;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
+use history::{About, NewCommit, UserStore};
+use image_store::ingest_images;
 use manifest::snapshot::{HostSection, NotCaptured};
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
 use workspace::Listing;
@@ -16,8 +18,6 @@ use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::exec::exit_code;
 use crate::gpu::{GpuTaken, OffGpu};
-use crate::history::{About, NewCommit, UserStore};
-use crate::ingest::ingest_images;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
 use crate::record::{Record, SessionState};
@@ -213,7 +213,7 @@ impl Engine {
         let watch = steps.watch();
         let ingested = steps.run("store memory", || {
             let progress = StepProgress::new(watch, "store memory");
-            ingest_images(&session, staged.path(), parent.as_ref(), &progress)
+            Ok(ingest_images(&session, staged.path(), parent.as_ref(), &progress)?)
         })?;
         let captured = steps
             .run("store files", || Ok(files.finish(&session, &StepProgress::new(watch, "store files"))?))?;
@@ -251,7 +251,7 @@ impl Engine {
         };
         let snapshot = Snapshot::new(sections)?;
         let (commit, snapshot_id) = steps.run("commit", || {
-            store.commit_snapshot(
+            Ok(store.commit_snapshot(
                 session,
                 NewCommit {
                     snapshot: &snapshot,
@@ -264,7 +264,7 @@ impl Engine {
                     tag: why.tag,
                     about,
                 },
-            )
+            )?)
         })?;
         happened("the snapshot is committed");
         self.inner.sealer.seal(&commit.to_string())?;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
+use sandbox::bounded;
 use sandbox::process::Identity;
 use sandbox::{Commands, DeviceNode, SandboxError, User};
 
-use crate::bounded;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::nodes_for;

@@ -1,23 +1,21 @@
 //! What was: histories, single snapshots, and the notes that went with them.
 //!
-//! A list is made of commits alone, which are small and cached by the store; no snapshot is loaded for it. The *family* of a
-//! session is the whole graph that its newest snapshot is connected with: the session itself, what it was branched off, and
-//! all branches of those. Threads that have an ancestor in common are connected, and so are a branch and its original, whose
-//! common ancestor may have been forgotten.
+//! A list is made of commits alone, which are small and cached by the store; no snapshot is loaded for it. What a *family* is,
+//! `history` says; a branch and its original are one too.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use cas_core::ObjectId;
 use cas_core::progress::Silent;
+use history::{Families, UserStore};
 use manifest::history::Grafts;
 use manifest::snapshot::{NotebookSection, VariablesSection};
-use manifest::{BlobRef, Commit, ObjectSource, Snapshot};
+use manifest::{BlobRef, Commit, Snapshot};
 
 use crate::along::{NOTEBOOK_LIMIT, parse_variables};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::history::{Source, UserStore};
-use crate::record::{Record, SessionId};
+use crate::record::Record;
 use crate::view::{CommitView, Figures, HistoryView, ThreadView, Variable};
 
 /// The longest list of variables, in bytes.
@@ -40,15 +38,16 @@ impl Engine {
         let head = match request.session {
             Some(which) => {
                 let record = self.find(which)?;
-                Some((record.id.clone(), record.head_id()?))
+                let head = record.head_id()?;
+                Some((record.thread, head))
             }
             None => None,
         };
         let store = self.inner.store.open()?;
         let mut threads = Vec::new();
         let heads: Vec<ObjectId> = match head {
-            Some((session, head)) if request.family => {
-                threads = self.family(&store, &session)?;
+            Some((thread, head)) if request.family => {
+                threads = self.family(&store, &thread)?;
                 // A head that the thread does not know yet, or a thread that was deleted.
                 threads.iter().map(|thread| thread.head).chain(head).collect()
             }
@@ -91,109 +90,38 @@ impl Engine {
     }
 
     /// The threads that a session's own is connected with.
-    fn family(&self, store: &UserStore, session: &SessionId) -> Result<Vec<ThreadView>> {
-        let mut families = self.families(store)?;
-        let own = families.threads.iter().position(|(thread, _)| thread.session.as_ref() == Some(session));
-        Ok(own.map(|own| families.with(families.threads[own].1)).unwrap_or_default())
+    fn family(&self, store: &UserStore, thread: &str) -> Result<Vec<ThreadView>> {
+        let members = self.families(store)?.of_thread(thread);
+        let by_thread = self.sessions_by_thread();
+        let view = |(name, head): (String, ObjectId)| {
+            let session = by_thread.get(&name).map(|record| record.id.clone());
+            ThreadView { name, head, session }
+        };
+        Ok(members.into_iter().map(view).collect())
     }
 
     /// The sessions in whose family a commit is.
     pub(crate) fn family_of(&self, store: &UserStore, commit: &ObjectId) -> Result<Vec<Record>> {
-        let mut families = self.families(store)?;
-        let Some(group) = families.groups.of.get(commit).copied() else { return Ok(Vec::new()) };
-        let sessions: Vec<_> = families.with(group).into_iter().filter_map(|thread| thread.session).collect();
-        let records = self.records();
-        Ok(sessions.iter().filter_map(|id| records.get(id).cloned()).collect())
+        let members = self.families(store)?.of_commit(commit);
+        let mut by_thread = self.sessions_by_thread();
+        Ok(members.iter().filter_map(|(thread, _)| by_thread.remove(thread)).collect())
     }
 
-    /// All threads, and which of them are connected.
+    /// All threads, and which of them are connected: by their commits, or because one session is a branch of the other. A common
+    /// ancestor may have been forgotten; the records still know.
     fn families(&self, store: &UserStore) -> Result<Families> {
-        let records: Vec<Record> = self.records().values().cloned().collect();
-        let by_thread: HashMap<&str, &SessionId> =
-            records.iter().map(|record| (record.thread.as_str(), &record.id)).collect();
-        let mut families = Families::default();
-        let source = store.source()?;
-        for (name, head) in store.threads()? {
-            let session = by_thread.get(name.as_str()).map(|id| (*id).clone());
-            let group = families.groups.connect(&source, head);
-            families.threads.push((ThreadView { name, head, session }, group));
-        }
-        // A common ancestor may have been forgotten; the records still know.
-        let of_session: BTreeMap<SessionId, usize> = families
-            .threads
-            .iter()
-            .filter_map(|(thread, group)| Some((thread.session.clone()?, *group)))
-            .collect();
-        for record in &records {
-            let origin = record.origin.as_ref().and_then(|origin| of_session.get(&origin.session));
-            if let (Some(own), Some(origin)) = (of_session.get(&record.id), origin) {
-                families.groups.join(*own, *origin);
+        let mut families = store.families()?;
+        let records = self.records();
+        for record in records.values() {
+            if let Some(origin) = record.origin.as_ref().and_then(|origin| records.get(&origin.session)) {
+                families.join(&record.thread, &origin.thread);
             }
         }
         Ok(families)
     }
-}
 
-/// Threads, each with the group that its commits are in.
-#[derive(Default)]
-struct Families {
-    threads: Vec<(ThreadView, usize)>,
-    groups: Groups,
-}
-
-impl Families {
-    /// The threads that are connected with those of a group.
-    fn with(&mut self, group: usize) -> Vec<ThreadView> {
-        let Self { threads, groups } = self;
-        let wanted = groups.find(group);
-        threads
-            .iter()
-            .filter(|(_, group)| groups.find(*group) == wanted)
-            .map(|(thread, _)| thread.clone())
-            .collect()
-    }
-}
-
-/// Which commits are connected: each belongs to a group, and groups are joined where they meet.
-#[derive(Default)]
-struct Groups {
-    joined: Vec<usize>,
-    of: HashMap<ObjectId, usize>,
-}
-
-impl Groups {
-    fn find(&mut self, group: usize) -> usize {
-        let mut root = group;
-        while self.joined[root] != root {
-            // Halving the way keeps later ones short.
-            self.joined[root] = self.joined[self.joined[root]];
-            root = self.joined[root];
-        }
-        root
-    }
-
-    fn join(&mut self, one: usize, other: usize) {
-        let (one, other) = (self.find(one), self.find(other));
-        self.joined[one] = other;
-    }
-
-    /// Puts a commit and all that it came from into a group, down to those that are in one already.
-    fn connect(&mut self, source: &Source<'_>, head: ObjectId) -> usize {
-        let group = self.joined.len();
-        self.joined.push(group);
-        let mut rest = vec![head];
-        while let Some(id) = rest.pop() {
-            if let Some(other) = self.of.get(&id) {
-                self.join(group, *other);
-                continue;
-            }
-            self.of.insert(id, group);
-            // One that was never in this store ends its line; that it is damaged, the list says.
-            if let Ok(commit) = source.commit(&id) {
-                rest.extend(commit.parents);
-            }
-        }
-        group
+    fn sessions_by_thread(&self) -> HashMap<String, Record> {
+        self.records().values().map(|record| (record.thread.clone(), record.clone())).collect()
     }
 }
 

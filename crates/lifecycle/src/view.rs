@@ -8,10 +8,10 @@ use cas_core::ObjectId;
 use jiff::Timestamp;
 use jupyter_bridge::InterruptMode;
 pub use jupyter_bridge::client::Variable;
+use jupyter_bridge::watch::Activity;
+use policy::SessionPolicy;
 use workspace::FilePolicy;
 
-use crate::kernel_watch::Activity;
-use crate::notes::SessionPolicy;
 use crate::record::{Network, Record, SessionId, SessionState};
 use crate::request::Cell;
 use crate::steps::Timing;

@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jupyter_bridge::watch::Activity;
 use sandbox::process::Identity;
 use sandbox::{Ended, OrphanReaper};
 
 use crate::engine::{Engine, Inner};
 use crate::error::{Result, io_error};
-use crate::kernel_watch::Activity;
 use crate::record::{Record, SessionId, SessionState};
 
 /// Something happened to a session.

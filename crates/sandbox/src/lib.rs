@@ -9,6 +9,7 @@
 //! a fresh, single-threaded process can do all of it with safe system calls, where a fork of the daemon could not.
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 mod cgroup;
 mod devices;
 mod error;

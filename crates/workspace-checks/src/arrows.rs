@@ -33,6 +33,16 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("doctor", &["gpu-detect", "checkpoint-cuda", "checkpoint-criu", "sandbox", "cas-core"]),
     // Files go from a user's directories into the store and back.
     ("workspace", &["sandbox", "manifest", "cas-core"]),
+    // Images go from CRIU's directories into the store and back.
+    ("image-store", &["checkpoint-criu", "manifest", "cas-core"]),
+    // Where those directories are meanwhile.
+    ("staging", &["cas-core"]),
+    // What stands in the way of a snapshot, room for its images too.
+    ("preflight", &["sandbox", "staging"]),
+    // What is done with commits, in the name of a session's user.
+    ("history", &["sandbox", "manifest", "cas-core"]),
+    // Rules for what happens by itself, which depends on what a kernel does.
+    ("policy", &["jupyter-bridge"]),
     // The pipelines wire the engines to the store.
     (
         "lifecycle",
@@ -45,6 +55,11 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "image-trust",
             "doctor",
             "workspace",
+            "image-store",
+            "staging",
+            "preflight",
+            "history",
+            "policy",
             "manifest",
             "cas-core",
         ],

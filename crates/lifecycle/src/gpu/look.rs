@@ -10,11 +10,11 @@ use std::path::Path;
 
 use checkpoint_cuda::{State, Target};
 use gpu_detect::{Detector, Finding, Host, Kind, ProcessReport, Report, Strategy};
+use preflight::Problem;
 use sandbox::process::{self, Identity, ProcessInfo};
 
 use super::{Gpus, used_by};
 use crate::error::{LifecycleError, Result};
-use crate::preflight::Problem;
 
 /// What `/proc` and NVML say of a tree that uses GPUs.
 #[derive(Debug)]

@@ -20,11 +20,11 @@ use sandbox::{
 use workspace::Places;
 
 use super::{Habitat, KILL_LIMIT, Made, end_all};
-use crate::bounded;
 use crate::credentials;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::place::{LOG, Place, make};
 use crate::record::{Network, Record, SessionId, json};
+use sandbox::bounded;
 
 /// The box's file systems in memory, as a tar archive.
 const TMPFS_FILE: &str = "infinijup-tmpfs.tar";

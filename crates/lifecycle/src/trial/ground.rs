@@ -11,7 +11,6 @@ use super::stories::Story;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::notes::SessionPolicy;
 use crate::ports::Ports;
 use crate::record::{Network, Record, SessionState};
 use crate::recover::Recovery;
@@ -21,6 +20,7 @@ use crate::request::{
 use crate::steps::{NoWatch, Steps};
 use crate::timeline::HistoryRequest;
 use crate::view::SessionView;
+use policy::SessionPolicy;
 
 /// The session's file.
 const FILE: &str = "file";

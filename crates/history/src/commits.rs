@@ -1,0 +1,205 @@
+//! A snapshot becomes a commit on a thread.
+
+use std::collections::BTreeSet;
+
+use cas_core::refs::{Expected, RefChange};
+use cas_core::{ObjectId, WriteSession};
+use jiff::Timestamp;
+use manifest::snapshot::{NotebookSection, OutsideSection, VariablesSection, WorkspaceSection};
+use manifest::stored;
+use manifest::{Author, CellNote, Commit, CommitReason, Extra, Figures, Snapshot, Tag, Thread, TypedSection};
+use sandbox::User;
+
+use crate::error::Result;
+use crate::own_store::UserStore;
+
+/// A commit that is to be made.
+#[derive(Clone, Debug)]
+pub struct NewCommit<'a> {
+    /// The state.
+    pub snapshot: &'a Snapshot,
+    /// What it came from; the thread's last commit first.
+    pub parents: Vec<ObjectId>,
+    /// The thread that it is made on.
+    pub thread: &'a str,
+    /// The thread's head, which must not have moved; `None` if the thread must be new.
+    pub expected: Option<ObjectId>,
+    /// Who.
+    pub author: &'a User,
+    /// What they say about it.
+    pub message: &'a str,
+    /// Why.
+    pub reason: CommitReason,
+    /// A tag that is set with it, and must be new.
+    pub tag: Option<&'a str>,
+    /// What history shows of it beside that.
+    pub about: About,
+}
+
+/// What history shows of a commit, so that nobody has to load its snapshot for a list.
+#[derive(Clone, Default, Debug)]
+pub struct About {
+    /// Of which session.
+    pub session: Option<String>,
+    /// What it is called in lists.
+    pub label: Option<String>,
+    /// The cell that ran before it.
+    pub cell: Option<CellNote>,
+    /// What it took.
+    pub figures: Figures,
+}
+
+impl UserStore {
+    /// Ends `session` with a commit as the thread's new head. Returns the ids of commit and snapshot, both durable.
+    pub fn commit_snapshot(&self, session: WriteSession, new: NewCommit<'_>) -> Result<(ObjectId, ObjectId)> {
+        let snapshot = stored::save(new.snapshot, &session)?;
+        let tag = new.tag.map(Tag::new).transpose()?;
+        let commit = Commit {
+            snapshot,
+            parents: new.parents,
+            thread: Thread::new(new.thread)?,
+            author: author(new.author),
+            time: Timestamp::now(),
+            order: None,
+            message: new.message.to_owned(),
+            label: new.about.label,
+            reason: new.reason,
+            tags: BTreeSet::from_iter(tag),
+            tool: env!("CARGO_PKG_VERSION").to_owned(),
+            session: new.about.session,
+            cell: new.about.cell,
+            figures: Some(Figures { bytes: Some(new.snapshot.bytes()), ..new.about.figures }),
+            has_notebook: new.snapshot.section(NotebookSection::NAME).is_some(),
+            has_variables: new.snapshot.section(VariablesSection::NAME).is_some(),
+            extra: Extra::default(),
+        };
+        Ok((self.commit(session, commit, new.expected)?, snapshot))
+    }
+
+    /// Says on a thread that its session went back from `left`, its head, to `to`. Returns the ids of the new commit and of
+    /// the snapshot, which is that of `to`.
+    pub fn commit_rollback(
+        &self,
+        (session_id, thread): (&str, &str),
+        left: &ObjectId,
+        to: &ObjectId,
+        author: &User,
+    ) -> Result<(ObjectId, ObjectId)> {
+        let session = self.write(&[*left, *to])?;
+        let (target, snapshot) = self.load(to)?;
+        let was = target.figures.unwrap_or_default();
+        // It holds what the target holds, and cost nothing.
+        let figures = Figures {
+            new_bytes: Some(0),
+            memory_bytes: was.memory_bytes,
+            vram_bytes: was.vram_bytes,
+            ..Figures::default()
+        };
+        // Going back to the very head is one parent, not the same twice.
+        let parents = if left == to { vec![*left] } else { vec![*left, *to] };
+        let new = NewCommit {
+            snapshot: &snapshot,
+            parents,
+            thread,
+            expected: Some(*left),
+            author,
+            message: &format!("back to {}", to.short()),
+            reason: CommitReason::Rollback,
+            tag: None,
+            about: About { session: Some(session_id.to_owned()), label: None, cell: target.cell, figures },
+        };
+        self.commit_snapshot(session, new)
+    }
+
+    /// Files that no other snapshot holds, as a commit on a thread of their own beside `thread`.
+    pub fn commit_files(
+        &self,
+        session: WriteSession,
+        thread: &str,
+        author: &User,
+        workspace: &WorkspaceSection,
+        outside: &OutsideSection,
+    ) -> Result<Snapshot> {
+        let thread = format!("{thread}-files");
+        let before = self.head(&thread)?;
+        let snapshot = Snapshot::new(vec![workspace.to_section()?, outside.to_section()?])?;
+        let new = NewCommit {
+            snapshot: &snapshot,
+            parents: before.into_iter().collect(),
+            thread: &thread,
+            expected: before,
+            author,
+            message: "files that a rollback replaced",
+            reason: CommitReason::BeforeRollback,
+            tag: None,
+            about: About::default(),
+        };
+        self.commit_snapshot(session, new)?;
+        Ok(snapshot)
+    }
+
+    fn commit(
+        &self,
+        session: WriteSession,
+        mut commit: Commit,
+        expected: Option<ObjectId>,
+    ) -> Result<ObjectId> {
+        let parents = commit.parents.iter().map(|id| self.commit_of(id)).collect::<Result<Vec<_>>>()?;
+        commit.order_after(&parents);
+        let id = stored::save(&commit, &session)?;
+        let head = RefChange {
+            name: commit.thread.ref_path(),
+            expected: expected.map_or(Expected::Absent, Expected::At),
+            new: Some(id),
+        };
+        let tag = |tag: &Tag| RefChange { name: tag.ref_path(), expected: Expected::Absent, new: Some(id) };
+        let changes: Vec<_> = std::iter::once(head).chain(commit.tags.iter().map(tag)).collect();
+        session.commit(&changes)?;
+        Ok(id)
+    }
+}
+
+fn author(user: &User) -> Author {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Author { name: user.name.clone(), uid: user.uid, host, extra: Extra::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use cas_core::StoreError;
+
+    use super::*;
+    use crate::HistoryError;
+    use crate::testing::{ada, commit, commit_at, own_store};
+
+    #[test]
+    fn a_head_that_has_moved_is_not_lost() {
+        let (_dir, own) = own_store();
+        let store = own.open().unwrap();
+        let (one, two) = (commit(&store, "s/a"), commit(&store, "s/a"));
+        for expected in [Some(one), None] {
+            let error = commit_at(&store, "s/a", expected, None).unwrap_err();
+            assert!(matches!(error, HistoryError::Store(StoreError::RefConflict { .. })), "{error}");
+        }
+        assert_eq!(store.head("s/a").unwrap(), Some(two));
+    }
+
+    #[test]
+    fn going_back_adds_a_commit_with_two_parents() {
+        let (_dir, own) = own_store();
+        let store = own.open().unwrap();
+        let (one, two) = (commit(&store, "main"), commit(&store, "main"));
+        let (back, state) = store.commit_rollback(("s", "main"), &two, &one, &ada()).unwrap();
+        let (commit, snapshot) = store.load(&back).unwrap();
+        assert_eq!((commit.parents, commit.snapshot), (vec![two, one], state));
+        assert_eq!((commit.author.name.as_str(), commit.reason), ("ada", CommitReason::Rollback));
+        assert_eq!((state, snapshot), (store.commit_of(&one).unwrap().snapshot, store.load(&one).unwrap().1));
+        assert_eq!(store.resolve("main~").unwrap(), two);
+        // To where it is already: one parent.
+        let (again, _) = store.commit_rollback(("s", "main"), &back, &back, &ada()).unwrap();
+        assert_eq!(store.commit_of(&again).unwrap().parents, [back]);
+        let ids: Vec<_> =
+            store.log([again]).unwrap().map(|(id, commit)| commit.map(|_| id).unwrap()).collect();
+        assert_eq!(ids, [again, back, two, one]);
+    }
+}

@@ -1,0 +1,145 @@
+//! What goes wrong here. Who keeps sessions gives these the codes of its own errors.
+
+use std::io;
+use std::path::PathBuf;
+
+use cas_core::StoreError;
+use manifest::history::RevisionError;
+use manifest::{ManifestError, ReadError, SaveError};
+use thiserror::Error;
+
+/// Why history could not be read or changed.
+#[derive(Debug, Error)]
+pub enum HistoryError {
+    /// The operating system refused.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// A verb: "open", "create" …
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A commit or a snapshot in it.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// No thread, tag or commit is called this.
+    #[error("no snapshot `{which}`")]
+    NoSuchSnapshot {
+        /// What was asked for.
+        which: String,
+    },
+    /// Several commits begin like this.
+    #[error("{detail}")]
+    Ambiguous {
+        /// What was asked for, and what it fits.
+        detail: String,
+    },
+    /// It was in history once, and was forgotten.
+    #[error("snapshot {commit} was forgotten")]
+    Forgotten {
+        /// The snapshot.
+        commit: String,
+    },
+    /// gc met something that it cannot read.
+    #[error("{count} objects or packs cannot be read, so nothing was freed")]
+    GcIncomplete {
+        /// How many.
+        count: usize,
+    },
+    /// Snapshots that were being written did not end in time for gc.
+    #[error("nothing was freed: {count} snapshots are still being written")]
+    WritersBusy {
+        /// How many.
+        count: u64,
+    },
+    /// There is no room for an encrypted copy of the store.
+    #[error("not enough room in `{}`: {needed} bytes are needed, {available} are free", path.display())]
+    NoRoom {
+        /// Where it would be.
+        path: PathBuf,
+        /// How much it needs.
+        needed: u64,
+        /// How much there is.
+        available: u64,
+    },
+    /// This installation did not make the snapshot.
+    #[error("snapshot {commit} was not made by this installation")]
+    NotSealed {
+        /// The snapshot.
+        commit: String,
+    },
+    /// The key that seals are made with, or notes about an encryption that was cut short, cannot be read.
+    #[error("`{}` is damaged: {detail}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The key of an encrypted store is not there, or is none, or somebody else could have it.
+    #[error("the key of the store cannot be used: `{}`: {why}", path.display())]
+    StoreKey {
+        /// The key's file, or the store if nothing names one.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is a key to a store that needs none. Nobody who set one wants plain snapshots.
+    #[error("`key_file` is set, but the store `{}` is not encrypted", store.display())]
+    NotEncrypted {
+        /// The store.
+        store: PathBuf,
+    },
+}
+
+/// The usual result here.
+pub type Result<T, E = HistoryError> = std::result::Result<T, E>;
+
+impl From<ReadError<StoreError>> for HistoryError {
+    fn from(error: ReadError<StoreError>) -> Self {
+        match error {
+            ReadError::Source { source, .. } => source.into(),
+            ReadError::Object { source, .. } => source.into(),
+        }
+    }
+}
+
+impl From<Box<ReadError<StoreError>>> for HistoryError {
+    fn from(error: Box<ReadError<StoreError>>) -> Self {
+        (*error).into()
+    }
+}
+
+impl From<SaveError<StoreError>> for HistoryError {
+    fn from(error: SaveError<StoreError>) -> Self {
+        match error {
+            SaveError::Object(error) => error.into(),
+            SaveError::Sink(error) => error.into(),
+        }
+    }
+}
+
+/// Why `text` leads to no commit.
+pub(crate) fn not_found(text: &str, error: RevisionError) -> HistoryError {
+    match error {
+        RevisionError::Store(error) => error.into(),
+        RevisionError::Commit(error) => error.into(),
+        RevisionError::Forgotten { revision } => HistoryError::Forgotten { commit: revision },
+        RevisionError::Ambiguous { .. } => HistoryError::Ambiguous { detail: error.to_string() },
+        _ => HistoryError::NoSuchSnapshot { which: text.to_owned() },
+    }
+}
+
+/// For `map_err`: what was done, to what.
+pub(crate) fn io_error(
+    action: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(io::Error) -> HistoryError {
+    let path = path.into();
+    move |source| HistoryError::Io { action, path, source }
+}

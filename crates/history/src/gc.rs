@@ -1,0 +1,94 @@
+//! What nothing leads to any more is freed.
+
+use std::collections::HashSet;
+
+use cas_core::gc::{Action, GcOptions};
+use cas_core::progress::Progress;
+use cas_core::{ObjectId, StoreError};
+use manifest::COMMIT;
+use manifest::history::Grafts;
+use manifest::stored::ManifestReferences;
+
+use crate::error::{HistoryError, Result};
+use crate::own_store::UserStore;
+
+/// What gc did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct GcView {
+    /// Bytes that are free now.
+    pub freed_bytes: u64,
+    /// Commits that are gone.
+    pub commits: u64,
+    /// Objects that are gone.
+    pub objects: u64,
+}
+
+impl UserStore {
+    /// Frees what nothing leads to. Writers and readers may be at work meanwhile.
+    pub fn gc(&self, progress: &dyn Progress) -> Result<GcView> {
+        let commits = self.count_commits()?;
+        let report = self.store.gc(&ManifestReferences::default(), &GcOptions::default(), progress)?;
+        let unread = report.plan.unreadable.len() + report.damaged.len();
+        if unread > 0 {
+            return Err(HistoryError::GcIncomplete { count: unread });
+        }
+        if report.waiting_for > 0 {
+            return Err(HistoryError::WritersBusy { count: report.waiting_for });
+        }
+        self.known.clear();
+        self.drop_entries()?;
+        let gone = report.plan.packs.iter().filter(|plan| plan.action != Action::Keep);
+        Ok(GcView {
+            freed_bytes: report.plan.freed(),
+            commits: commits.saturating_sub(self.count_commits()?),
+            objects: gone.map(|plan| u64::from(plan.pack.objects).saturating_sub(plan.live_objects)).sum(),
+        })
+    }
+
+    /// How many forgotten commits gc has not come to yet.
+    pub fn forgotten_and_there(&self) -> Result<usize> {
+        let grafts = self.grafts()?;
+        let mut count = 0;
+        for id in grafts.iter() {
+            count += usize::from(self.store.contains(id)?);
+        }
+        Ok(count)
+    }
+
+    fn count_commits(&self) -> Result<u64> {
+        let mut count = 0;
+        self.store.catalogue().for_each_object(&mut |_, location| {
+            count += u64::from(location.kind == COMMIT);
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    /// Shortens the list of what was forgotten: to what a commit that is left has as a parent, and what is still in the store
+    /// and could be named.
+    fn drop_entries(&self) -> Result<()> {
+        let (mut grafts, before) = Grafts::load_from(&self.store)?;
+        if grafts.is_empty() {
+            return Ok(());
+        }
+        let heads: Vec<_> = self.threads()?.into_iter().chain(self.tags()?).map(|(_, head)| head).collect();
+        let mut named: HashSet<ObjectId> = HashSet::new();
+        for (id, commit) in self.log(heads)? {
+            // Behind one that cannot be read there may be more parents: nothing is dropped then.
+            let Ok(_) = commit else { return Ok(()) };
+            named.extend(self.known.commit(&self.store, &id)?.parents.iter().copied());
+        }
+        let length = grafts.len();
+        grafts.retain(|id| named.contains(id) || self.store.contains(id).unwrap_or(true));
+        if grafts.len() == length {
+            return Ok(());
+        }
+        let session = self.write(&[])?;
+        let change = grafts.change(&session, before)?;
+        match session.commit(&[change]) {
+            // Somebody forgot something meanwhile. The next gc comes to it.
+            Err(StoreError::RefConflict { .. }) => Ok(()),
+            other => Ok(other.map(drop)?),
+        }
+    }
+}
