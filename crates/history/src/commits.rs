@@ -12,6 +12,7 @@ use sandbox::User;
 
 use crate::error::Result;
 use crate::own_store::UserStore;
+use crate::seal::Sealer;
 
 /// A commit that is to be made.
 #[derive(Clone, Debug)]
@@ -34,6 +35,9 @@ pub struct NewCommit<'a> {
     pub tag: Option<&'a str>,
     /// What history shows of it beside that.
     pub about: About,
+    /// Marks it as taken by this installation, before anything names it: a crash leaves a mark too many, never a snapshot of ours
+    /// that nobody trusts.
+    pub seal: Option<&'a Sealer>,
 }
 
 /// What history shows of a commit, so that nobody has to load its snapshot for a list.
@@ -73,7 +77,7 @@ impl UserStore {
             has_variables: new.snapshot.section(VariablesSection::NAME).is_some(),
             extra: Extra::default(),
         };
-        Ok((self.commit(session, commit, new.expected)?, snapshot))
+        Ok((self.commit(session, commit, new.expected, new.seal)?, snapshot))
     }
 
     /// Says on a thread that its session went back from `left`, its head, to `to`. Returns the ids of the new commit and of
@@ -84,6 +88,7 @@ impl UserStore {
         left: &ObjectId,
         to: &ObjectId,
         author: &User,
+        seal: Option<&Sealer>,
     ) -> Result<(ObjectId, ObjectId)> {
         let session = self.write(&[*left, *to])?;
         let (target, snapshot) = self.load(to)?;
@@ -107,6 +112,7 @@ impl UserStore {
             reason: CommitReason::Rollback,
             tag: None,
             about: About { session: Some(session_id.to_owned()), label: None, cell: target.cell, figures },
+            seal,
         };
         self.commit_snapshot(session, new)
     }
@@ -133,6 +139,7 @@ impl UserStore {
             reason: CommitReason::BeforeRollback,
             tag: None,
             about: About::default(),
+            seal: None,
         };
         self.commit_snapshot(session, new)?;
         Ok(snapshot)
@@ -143,10 +150,14 @@ impl UserStore {
         session: WriteSession,
         mut commit: Commit,
         expected: Option<ObjectId>,
+        seal: Option<&Sealer>,
     ) -> Result<ObjectId> {
         let parents = commit.parents.iter().map(|id| self.commit_of(id)).collect::<Result<Vec<_>>>()?;
         commit.order_after(&parents);
         let id = stored::save(&commit, &session)?;
+        if let Some(sealer) = seal {
+            sealer.seal(&id.to_string())?;
+        }
         let head = RefChange {
             name: commit.thread.ref_path(),
             expected: expected.map_or(Expected::Absent, Expected::At),
@@ -185,18 +196,31 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_is_sealed_before_anything_names_it() {
+        let (dir, own) = own_store();
+        let store = own.open().unwrap();
+        let (one, two) = (commit(&store, "main"), commit(&store, "main"));
+        let sealer = Sealer::open(dir.path()).unwrap();
+        // The head has moved, so nothing comes of it but the mark.
+        let error = store.commit_rollback(("s", "main"), &one, &two, &ada(), Some(&sealer)).unwrap_err();
+        assert!(matches!(error, HistoryError::Store(StoreError::RefConflict { .. })), "{error}");
+        let (back, _) = store.commit_rollback(("s", "main"), &two, &one, &ada(), Some(&sealer)).unwrap();
+        assert!(sealer.check(&back.to_string()).is_ok() && sealer.check(&two.to_string()).is_err());
+    }
+
+    #[test]
     fn going_back_adds_a_commit_with_two_parents() {
         let (_dir, own) = own_store();
         let store = own.open().unwrap();
         let (one, two) = (commit(&store, "main"), commit(&store, "main"));
-        let (back, state) = store.commit_rollback(("s", "main"), &two, &one, &ada()).unwrap();
+        let (back, state) = store.commit_rollback(("s", "main"), &two, &one, &ada(), None).unwrap();
         let (commit, snapshot) = store.load(&back).unwrap();
         assert_eq!((commit.parents, commit.snapshot), (vec![two, one], state));
         assert_eq!((commit.author.name.as_str(), commit.reason), ("ada", CommitReason::Rollback));
         assert_eq!((state, snapshot), (store.commit_of(&one).unwrap().snapshot, store.load(&one).unwrap().1));
         assert_eq!(store.resolve("main~").unwrap(), two);
         // To where it is already: one parent.
-        let (again, _) = store.commit_rollback(("s", "main"), &back, &back, &ada()).unwrap();
+        let (again, _) = store.commit_rollback(("s", "main"), &back, &back, &ada(), None).unwrap();
         assert_eq!(store.commit_of(&again).unwrap().parents, [back]);
         let ids: Vec<_> =
             store.log([again]).unwrap().map(|(id, commit)| commit.map(|_| id).unwrap()).collect();

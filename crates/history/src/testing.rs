@@ -42,6 +42,7 @@ pub(crate) fn commit_at(
         reason: CommitReason::Manual,
         tag,
         about: About::default(),
+        seal: None,
     };
     let session = store.write(head.as_slice()).unwrap();
     store.commit_snapshot(session, new).map(|(commit, _)| commit)
@@ -87,6 +88,7 @@ pub(crate) fn commit_numbered(
         reason: CommitReason::Interval,
         tag: None,
         about: About::default(),
+        seal: None,
     };
     store.commit_snapshot(session, new).map(|(commit, _)| commit)
 }

@@ -441,13 +441,12 @@ impl Engine {
             && store.commit_of(&head)?.parents == [safe.commit, aim.commit]
         {
             // It was written, and then the daemon was killed.
-            self.inner.sealer.seal(&head.to_string())?;
             return Ok(head);
         }
         let on = (record.id.as_str(), record.thread.as_str());
-        let (commit, _) = store.commit_rollback(on, &safe.commit, &aim.commit, &record.owner)?;
+        let (commit, _) =
+            store.commit_rollback(on, &safe.commit, &aim.commit, &record.owner, Some(&self.inner.sealer))?;
         happened("the way back is committed");
-        self.inner.sealer.seal(&commit.to_string())?;
         Ok(commit)
     }
 }

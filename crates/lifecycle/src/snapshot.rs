@@ -263,12 +263,11 @@ impl Engine {
                     reason: why.reason.clone(),
                     tag: why.tag,
                     about,
+                    seal: Some(&self.inner.sealer),
                 },
             )?)
         })?;
         happened("the snapshot is committed");
-        self.inner.sealer.seal(&commit.to_string())?;
-        happened("the snapshot is sealed");
         self.inner.stages.adopt(staged, &snapshot_id.to_string());
         Ok(Kept {
             commit,

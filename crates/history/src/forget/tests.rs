@@ -122,7 +122,7 @@ fn a_thread_that_nobody_goes_on_with_steps_back_or_ends() {
 fn a_snapshot_that_others_share_stays() {
     let (_dir, store) = store();
     let commits = line(&store, 3);
-    let (back, _) = store.commit_rollback(("s", "main"), &commits[2], &commits[0], &ada()).unwrap();
+    let (back, _) = store.commit_rollback(("s", "main"), &commits[2], &commits[0], &ada(), None).unwrap();
     assert_eq!(store.back_to(&back), Some(commits[0]));
     store.forget(&commits, &free, false).unwrap();
     assert!(store.commit_now(&back).unwrap().parents.is_empty());
@@ -219,7 +219,7 @@ fn random_histories_keep_what_is_left() {
                     let head = store.head("t0").unwrap().unwrap();
                     let to = known[random(known.len())];
                     if to != head {
-                        let (id, _) = store.commit_rollback(("s", "t0"), &head, &to, &ada()).unwrap();
+                        let (id, _) = store.commit_rollback(("s", "t0"), &head, &to, &ada(), None).unwrap();
                         model.numbers.insert(id, model.numbers[&to]);
                         model.parents.insert(id, vec![head, to]);
                     }

@@ -3,6 +3,7 @@
 //! One fuse for the process, because a process dies as a whole: a trial's daemon is a process of its own. Without a fuse nothing happens,
 //! so all other tests of this crate pass the same moments unharmed.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -21,6 +22,28 @@ pub(crate) enum Fault {
     DiesAt(usize),
     /// This request to the machine fails.
     FailsAt(usize),
+}
+
+impl Fault {
+    /// As [`fmt::Display`] writes it.
+    pub(crate) fn read(how: &str, at: &str) -> Self {
+        let at = at.parse().unwrap();
+        match how {
+            "dies" => Self::DiesAt(at),
+            "fails" => Self::FailsAt(at),
+            _ => Self::None,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => out.write_str("unharmed 0"),
+            Self::DiesAt(at) => write!(out, "dies {at}"),
+            Self::FailsAt(at) => write!(out, "fails {at}"),
+        }
+    }
 }
 
 struct Fuse {

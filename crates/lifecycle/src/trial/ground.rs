@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use workspace::FilePolicy;
 
 use super::machine::{FakeBox, FakeCriu, Machine, is_stopped, number_in};
-use super::stories::Story;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -126,20 +125,19 @@ impl Ground {
         fs::write(self.home.join("work").join(FILE), text).unwrap();
     }
 
-    /// A new daemon comes, and everything is as one of `allowed` says; nothing is left over, nothing is lost, and life goes on.
-    pub(super) fn check(&self, story: &Story, what: &str, allowed: &[&str]) {
+    /// A new daemon comes, and everything is as one of `allowed` says; nothing is left over, no number of `kept` is lost, and life goes on.
+    pub(super) fn check(&self, kept: &[u8], allowed: &[&str]) {
         let (engine, recovery) = self.open();
-        let context = || format!("{}: {what}: {recovery:?}", story.name);
-        assert!(recovery.troubles.is_empty(), "{}", context());
+        assert!(recovery.troubles.is_empty(), "{recovery:?}");
         let found = self.state(&engine);
-        assert!(allowed.contains(&found.as_str()), "{}: `{found}` is none of {allowed:?}", context());
-        self.nothing_is_left_over(&engine, &context());
+        assert!(allowed.contains(&found.as_str()), "`{found}` is none of {allowed:?}: {recovery:?}");
+        self.nothing_is_left_over(&engine);
         let numbers = self.numbers(&engine);
-        assert!(story.kept.iter().all(|kept| numbers.contains(kept)), "{}: only {numbers:?}", context());
-        self.life_goes_on(&engine, &context());
+        assert!(kept.iter().all(|kept| numbers.contains(kept)), "only {numbers:?} is left: {recovery:?}");
+        self.life_goes_on(&engine);
         drop(engine);
         let (_, again) = self.open();
-        assert!(again.finished.is_empty() && again.troubles.is_empty(), "{}: then {again:?}", context());
+        assert!(again.finished.is_empty() && again.troubles.is_empty(), "once more: {again:?}");
     }
 
     /// All sessions in words.
@@ -165,19 +163,19 @@ impl Ground {
         words.collect::<Vec<_>>().join(", ")
     }
 
-    fn nothing_is_left_over(&self, engine: &Engine, context: &str) {
+    fn nothing_is_left_over(&self, engine: &Engine) {
         let known: BTreeSet<String> = engine.records().keys().map(ToString::to_string).collect();
         for (session, process, _) in self.machine.living() {
-            assert!(known.contains(&session), "{context}: process {} is nobody's", process.pid);
+            assert!(known.contains(&session), "process {} is nobody's", process.pid);
         }
         let place = &engine.inner.place;
-        assert_eq!(names(&place.journal()), Vec::<String>::new(), "{context}: the journal");
-        assert_eq!(names(&place.state.join("staging")), Vec::<String>::new(), "{context}: staging");
+        assert_eq!(names(&place.journal()), Vec::<String>::new(), "the journal");
+        assert_eq!(names(&place.state.join("staging")), Vec::<String>::new(), "staging");
         let sessions: BTreeSet<String> = names(&place.sessions()).into_iter().collect();
-        assert_eq!(sessions, known, "{context}: directories of sessions");
+        assert_eq!(sessions, known, "directories of sessions");
         let branches = names(&place.state.join("branches"));
         let stray = |name: &String| !known.iter().any(|id| name.contains(id.as_str()));
-        assert!(!branches.iter().any(stray), "{context}: files of branches: {branches:?}");
+        assert!(!branches.iter().any(stray), "files of branches: {branches:?}");
     }
 
     /// Every number that is in somebody's memory or in a snapshot of somebody's.
@@ -195,13 +193,13 @@ impl Ground {
     }
 
     /// Each session can be snapshotted if it runs, be brought back, and stopped and removed; and then nothing is left.
-    fn life_goes_on(&self, engine: &Engine, context: &str) {
+    fn life_goes_on(&self, engine: &Engine) {
         let records: Vec<Record> = engine.records().values().cloned().collect();
         for record in records {
             let name = record.name.as_str();
             let well = |done: Result<()>| {
                 if let Err(error) = done {
-                    panic!("{context}: {name} afterwards: {error}");
+                    panic!("{name} afterwards: {error}");
                 }
             };
             if record.state == SessionState::Running {
@@ -213,17 +211,13 @@ impl Ground {
             } else if record.head.is_some() {
                 well(engine.resume(name, &ResumeRequest { force: true, gpus: None }, &NoWatch).map(drop));
                 let number = self.machine.of(record.id.as_str())[0].1;
-                assert_eq!(
-                    Some(number),
-                    number_at_head(engine, &record),
-                    "{context}: {name} came back as another"
-                );
+                assert_eq!(Some(number), number_at_head(engine, &record), "{name} came back as another");
             }
             let grace = std::time::Duration::from_secs(5);
             well(engine.stop(name, StopRequest { grace }).map(drop));
             well(engine.remove(name));
         }
-        assert!(self.machine.living().is_empty(), "{context}: somebody lives on");
+        assert!(self.machine.living().is_empty(), "somebody lives on");
     }
 }
 
@@ -235,7 +229,8 @@ fn number_at_head(engine: &Engine, record: &Record) -> Option<u8> {
 fn number_at(engine: &Engine, record: &Record, commit: &str) -> Option<u8> {
     let store = engine.inner.store.open().unwrap();
     let commit = store.resolve(commit).unwrap();
-    let aim = engine.aim(record, &store, commit, true, &mut Steps::new(&NoWatch)).ok()?;
+    // Not by force: it is a snapshot of this session's, and must be known as one.
+    let aim = engine.aim(record, &store, commit, false, &mut Steps::new(&NoWatch)).unwrap();
     Some(number_in(aim.images.path()))
 }
 
