@@ -20,7 +20,7 @@ use workspace::FilePolicy;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::look::GpuPlan;
-use crate::gpu::{GpuTaken, Placed};
+use crate::gpu::{GpuTaken, OffGpu, Placed};
 use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::notes::Notes;
@@ -119,20 +119,21 @@ impl Engine {
         // No session, so nobody else may know what was done to the GPU: the journal does, under a name of its own.
         let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
         let section = GpuTaken::of(&plan, None).section;
-        let taken = self.inner.gpus.take_off(&plan, init.pid, &entry, &mut steps).and_then(|mut off| {
-            let dumped = write_json(&directory.join(GPU_FILE), &section)
-                .and_then(|()| Ok(criu.dump(&options, &mut NoHooks)?));
-            match dumped {
-                Ok(dumped) if !leave_running => {
-                    off.ended();
-                    Ok(dumped)
+        let taken =
+            OffGpu::take(&self.inner.gpus, &plan, init.pid, &entry, &mut steps).and_then(|mut off| {
+                let dumped = write_json(&directory.join(GPU_FILE), &section)
+                    .and_then(|()| Ok(criu.dump(&options, &mut NoHooks)?));
+                match dumped {
+                    Ok(dumped) if !leave_running => {
+                        off.ended();
+                        Ok(dumped)
+                    }
+                    other => {
+                        off.back_for_good(&entry, &mut steps)?;
+                        other
+                    }
                 }
-                other => {
-                    off.back_for_good(&entry, &mut steps)?;
-                    other
-                }
-            }
-        });
+            });
         let dumped = match taken {
             Ok(dumped) => dumped,
             // The entry stays: the next start tries again.
