@@ -20,7 +20,7 @@ use workspace::FilePolicy;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::look::GpuPlan;
-use crate::gpu::{GpuTaken, Placed};
+use crate::gpu::{GpuTaken, OffGpu, Placed};
 use crate::habitat::HabitatKind;
 use crate::journal::Phase;
 use crate::locks::Doing;
@@ -119,8 +119,8 @@ impl Engine {
         let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
         let section = GpuTaken::of(&plan, None).section;
         let taken =
-            self.inner.gpus.take_off(&plan, init.pid, &entry, &mut steps).and_then(
-                |mut off| match write_json(&directory.join(GPU_FILE), &section).and_then(|()| dump()) {
+            OffGpu::take(&self.inner.gpus, &plan, init.pid, &entry, &mut steps).and_then(|mut off| {
+                match write_json(&directory.join(GPU_FILE), &section).and_then(|()| dump()) {
                     Ok(dumped) if !leave_running => {
                         off.ended();
                         Ok(dumped)
@@ -129,8 +129,8 @@ impl Engine {
                         off.back_for_good(&entry, &mut steps)?;
                         other
                     }
-                },
-            );
+                }
+            });
         let stats = match taken {
             Ok(stats) => stats,
             // The entry stays: the next start tries again.

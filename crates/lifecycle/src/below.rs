@@ -1,5 +1,6 @@
 //! Errors of crates that have no codes of their own: what they say gets ours.
 
+use gpu_plan::GpuPlanError;
 use history::HistoryError;
 use image_store::ImageError;
 use image_trust::TrustError;
@@ -15,6 +16,20 @@ impl From<TrustError> for LifecycleError {
             TrustError::Refused { uid, findings } => Self::Untrusted { uid, findings },
             TrustError::Io { action, path, source } => Self::Io { action, path, source },
             TrustError::Sandbox(error) => error.into(),
+        }
+    }
+}
+
+impl From<GpuPlanError> for LifecycleError {
+    fn from(error: GpuPlanError) -> Self {
+        match error {
+            GpuPlanError::Cuda(error) => error.into(),
+            GpuPlanError::Detect(error) => error.into(),
+            GpuPlanError::Sandbox(error) => error.into(),
+            GpuPlanError::Refused { problems } => Self::Preflight { problems },
+            GpuPlanError::NoSuchGpu { detail } => Self::BadRequest { detail },
+            GpuPlanError::NoProgram { looked } => Self::NoGpuProgram { looked },
+            GpuPlanError::StrangeNumber { .. } => Self::Bug(error.to_string()),
         }
     }
 }
@@ -91,6 +106,10 @@ mod tests {
     fn what_crates_below_say_has_the_codes_that_it_always_had() {
         let (commit, detail) = (String::new, || "it has no images".to_owned());
         let errors: Vec<(LifecycleError, &str)> = vec![
+            (GpuPlanError::Refused { problems: Vec::new() }.into(), "IJ-L040"),
+            (GpuPlanError::NoSuchGpu { detail: detail() }.into(), "IJ-L015"),
+            (GpuPlanError::NoProgram { looked: Vec::new() }.into(), "IJ-L084"),
+            (GpuPlanError::StrangeNumber { number: -1 }.into(), "IJ-L099"),
             (HistoryError::NoSuchSnapshot { which: commit() }.into(), "IJ-L061"),
             (HistoryError::Ambiguous { detail: detail() }.into(), "IJ-L015"),
             (HistoryError::Forgotten { commit: commit() }.into(), "IJ-L064"),

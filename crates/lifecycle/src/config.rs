@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpu_plan::GpuConfig;
+
 /// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -30,19 +32,6 @@ pub struct Config {
     pub criu_limit: Duration,
     /// How the GPU's driver is talked to.
     pub gpu: GpuConfig,
-}
-
-/// Settings for GPUs. Nothing of it matters on a machine without an NVIDIA driver.
-#[derive(Clone, Default, Debug)]
-pub struct GpuConfig {
-    /// `infinijup-gpu`, if it is not to be looked for.
-    pub program: Option<PathBuf>,
-    /// NVIDIA's `cuda-checkpoint`, for a driver whose library has no checkpoint calls.
-    pub cuda_checkpoint: Option<PathBuf>,
-    /// How long a process may take to finish its work on the GPU and be locked.
-    pub lock_limit: Option<Duration>,
-    /// How long the driver may take to move a process off or onto a GPU, before what its memory adds.
-    pub step_limit: Option<Duration>,
 }
 
 impl Config {

@@ -96,7 +96,7 @@ impl Engine {
         };
         // From here on every way out brings the processes back onto the GPU: `off` is a guard.
         let mut off = match &gpu {
-            Some(plan) => Some(self.inner.gpus.take_off(plan, init.pid, entry, steps)?),
+            Some(plan) => Some(OffGpu::take(&self.inner.gpus, plan, init.pid, entry, steps)?),
             None => None,
         };
         let gpu = gpu.map(|plan| GpuTaken::of(&plan, Some(record)));

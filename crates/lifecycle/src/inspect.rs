@@ -28,7 +28,7 @@ impl Engine {
             criu: self.checkpointer().criu(),
             program: Some(&self.inner.program),
             gpu: Some(Seen::of_this_machine(gpu_detect::host(NVML_LIMIT), || {
-                let driver = self.inner.gpus.driver().map_err(|error| explain(&error))?;
+                let driver = self.inner.gpus.driver().map_err(|error| explain(&error.into()))?;
                 Ok(driver.capabilities())
             })),
             free_bytes: &|path| free_bytes(path).map_err(|error| explain(&error.into())),

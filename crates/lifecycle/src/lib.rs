@@ -73,13 +73,14 @@ mod watch;
 
 pub use along::Introspect;
 pub use cas_core::progress::{Progress, Task};
-pub use config::{Config, GpuConfig};
+pub use config::Config;
 pub use diff::{Diff, VariableChange};
 pub use doctor::{Finding, FindingState, works};
 pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use exec::ExecOutcome;
 pub use forget::ForgetOutcome;
+pub use gpu_plan::GpuConfig;
 pub use history::GcView;
 pub use image_store::{Change, FileChange, MemoryChange, ProcessChange};
 pub use jupyter_bridge::InterruptMode;

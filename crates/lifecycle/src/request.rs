@@ -5,25 +5,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use gpu_plan::GpuWish;
 use jupyter_bridge::InterruptMode;
 use policy::SessionPolicy;
-use serde::{Deserialize, Serialize};
 use workspace::FilePolicy;
 
 use crate::record::Network;
-
-/// Which of the machine's GPUs a session may use.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GpuWish {
-    /// All that the machine has; none is fine too.
-    All,
-    /// None. What a record says that was written before sessions had GPUs.
-    #[default]
-    None,
-    /// These, each by its index, its UUID or an unambiguous beginning of its UUID.
-    List(Vec<String>),
-}
 
 /// What a session is to run.
 #[derive(Clone, PartialEq, Eq, Debug)]

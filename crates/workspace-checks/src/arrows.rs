@@ -39,6 +39,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("staging", &["cas-core"]),
     // What stands in the way of a snapshot, room for its images too.
     ("preflight", &["sandbox", "staging"]),
+    // Who is taken off GPUs and who gets which, decided before anything is touched.
+    ("gpu-plan", &["gpu-detect", "checkpoint-cuda", "sandbox", "preflight", "manifest"]),
     // What is done with commits, in the name of a session's user.
     ("history", &["sandbox", "manifest", "cas-core"]),
     // Rules for what happens by itself, which depends on what a kernel does.
@@ -58,6 +60,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "image-store",
             "staging",
             "preflight",
+            "gpu-plan",
             "history",
             "policy",
             "manifest",

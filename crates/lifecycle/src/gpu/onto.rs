@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use checkpoint_cuda::{GpuMap, GpuUuid, Target};
 use gpu_detect::Host;
+use gpu_plan::placement::{Choice, Here, Placement, Taken, place};
+use gpu_plan::reserve::Reserved;
+use gpu_plan::{DEV, in_manifest, look, used_by, wish};
 use manifest::Snapshot;
 use manifest::snapshot::{GpuProcess, GpuSection, HostSection};
 use sandbox::process::{self, Identity, ProcessInfo};
 use sandbox::{DeviceNode, User};
 
-use super::placement::{Choice, Here, Placement, Taken, place};
-use super::reserve::Reserved;
 use super::stage::Noted;
-use super::{DEV, in_manifest, look, used_by, wish};
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::journal::Entry;
@@ -115,39 +115,43 @@ impl Engine {
         let gpus = &self.inner.gpus;
         let driver = gpus.driver()?;
         let tree = wanted.ends.map(pids_of).transpose()?.unwrap_or_default();
-        let ((placement, host), reserved) = gpus.reservations.decide(tree.clone(), |promises| {
-            let host = gpus.host()?;
-            let promised = promises.outstanding(|pids| used_by(&host, pids));
-            let freed: BTreeMap<String, u64> = used_by(&host, &tree).into_iter().collect();
-            let usable = usable(&host);
-            let here: Vec<Here> = host
-                .gpus
-                .iter()
-                .filter(|gpu| record.habitat.is_host() || usable.contains(&gpu.uuid))
-                .map(|gpu| Here {
-                    gpu: in_manifest(gpu),
-                    free: gpu
-                        .free_bytes
-                        .saturating_add(freed.get(&gpu.uuid).copied().unwrap_or(0))
-                        .saturating_sub(promised.get(&gpu.uuid).copied().unwrap_or(0)),
-                })
-                .collect();
-            let among: Option<BTreeSet<String>> = match wanted.wish {
-                Some(asked @ GpuWish::List(_)) => Some(wish::resolve(asked, &host)?.into_iter().collect()),
-                _ => None,
-            };
-            let own: BTreeSet<String> = record.gpus.iter().cloned().collect();
-            let choice = Choice { among: among.as_ref(), own: &own, force: wanted.force };
-            let placement = place(&aim.taken, &here, choice)
-                .map_err(|reasons| LifecycleError::NoPlaceOnGpus { commit: commit.to_owned(), reasons })?;
-            let bytes = aim
-                .taken
-                .iter()
-                .filter(|taken| taken.bytes > 0)
-                .filter_map(|taken| Some((placement.pairs.get(&taken.gpu.uuid)?.clone(), taken.bytes)))
-                .collect();
-            Ok(((placement, host), bytes))
-        })?;
+        let ((placement, host), reserved) =
+            gpus.reservations.decide(tree.clone(), |promises| -> Result<_> {
+                let host = gpus.host()?;
+                let promised = promises.outstanding(|pids| used_by(&host, pids));
+                let freed: BTreeMap<String, u64> = used_by(&host, &tree).into_iter().collect();
+                let usable = usable(&host);
+                let here: Vec<Here> = host
+                    .gpus
+                    .iter()
+                    .filter(|gpu| record.habitat.is_host() || usable.contains(&gpu.uuid))
+                    .map(|gpu| Here {
+                        gpu: in_manifest(gpu),
+                        free: gpu
+                            .free_bytes
+                            .saturating_add(freed.get(&gpu.uuid).copied().unwrap_or(0))
+                            .saturating_sub(promised.get(&gpu.uuid).copied().unwrap_or(0)),
+                    })
+                    .collect();
+                let among: Option<BTreeSet<String>> = match wanted.wish {
+                    Some(asked @ GpuWish::List(_)) => {
+                        Some(wish::resolve(asked, &host)?.into_iter().collect())
+                    }
+                    _ => None,
+                };
+                let own: BTreeSet<String> = record.gpus.iter().cloned().collect();
+                let choice = Choice { among: among.as_ref(), own: &own, force: wanted.force };
+                let placement = place(&aim.taken, &here, choice).map_err(|reasons| {
+                    LifecycleError::NoPlaceOnGpus { commit: commit.to_owned(), reasons }
+                })?;
+                let bytes = aim
+                    .taken
+                    .iter()
+                    .filter(|taken| taken.bytes > 0)
+                    .filter_map(|taken| Some((placement.pairs.get(&taken.gpu.uuid)?.clone(), taken.bytes)))
+                    .collect();
+                Ok(((placement, host), bytes))
+            })?;
         if !placement.is_identity() && !driver.capabilities().pairs {
             return Err(LifecycleError::NoPlaceOnGpus {
                 commit: commit.to_owned(),

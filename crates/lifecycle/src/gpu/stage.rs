@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use checkpoint_cuda::{Action, Checkpointed, CudaError, Driver, GpuMap, Notes, State, Tree};
 use gpu_detect::Host;
+use gpu_plan::look::{GpuPlan, OnGpu, left_behind};
+use gpu_plan::{Gpus, in_manifest};
 use manifest::host::Gpu;
 use manifest::snapshot::{DeviceMemory, GpuProcess, GpuSection};
 use sandbox::process::Identity;
 
-use super::look::{GpuPlan, OnGpu, left_behind};
-use super::{Gpus, in_manifest};
 use crate::error::{LifecycleError, Result};
 use crate::journal::Entry;
 use crate::record::Record;
@@ -89,16 +89,16 @@ pub(crate) struct OffGpu {
     paused: Duration,
 }
 
-impl Gpus {
+impl OffGpu {
     /// Locks and checkpoints the processes of `plan`. On an error all run, or the error is [`LifecycleError::GpuStuck`].
-    pub(crate) fn take_off(
-        &self,
+    pub(crate) fn take(
+        gpus: &Gpus,
         plan: &GpuPlan,
         init: i32,
         entry: &Entry,
         steps: &mut Steps<'_>,
-    ) -> Result<OffGpu> {
-        let driver = self.driver()?;
+    ) -> Result<Self> {
+        let driver = gpus.driver()?;
         let targets = plan.targets();
         let pids: Vec<i32> = targets.iter().map(|target| target.pid).collect();
         entry.note_gpu(plan.processes.iter().map(|process| process.identity).collect());
@@ -114,20 +114,18 @@ impl Gpus {
             Ok(tree) => tree,
             Err(error) => return Err(all_run(&driver, &pids, error)),
         };
-        let mut off = OffGpu { driver, pids, tree: Some(tree), since, paused: Duration::ZERO };
+        let mut off = Self { driver, pids, tree: Some(tree), since, paused: Duration::ZERO };
         let left = match left_behind(init) {
             Ok(None) => return Ok(off),
             Ok(Some(evidence)) => LifecycleError::LeftOnGpu { evidence },
-            Err(error) => error,
+            Err(error) => error.into(),
         };
         match off.back_for_good(entry, steps) {
             Ok(()) => Err(left),
             Err(error) => Err(error),
         }
     }
-}
 
-impl OffGpu {
     /// How long work on the GPU stood still.
     pub(crate) fn paused(&self) -> Duration {
         self.paused

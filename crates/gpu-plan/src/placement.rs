@@ -8,7 +8,7 @@
 //! one with the most free bytes. Where a first choice stands in the way of somebody who has no other, it is moved (an
 //! augmenting path, as in Kuhn's algorithm), so a placement is found whenever there is one.
 //!
-//! Everything here is arithmetic over what was read before; who else reserves bytes is in [`super::reserve`].
+//! Everything here is arithmetic over what was read before; who else reserves bytes is in [`reserve`](crate::reserve).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,52 +16,55 @@ use manifest::host::Gpu;
 
 /// A GPU of the snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
-    pub(crate) gpu: Gpu,
+pub struct Taken {
+    /// Which one.
+    pub gpu: Gpu,
     /// How much the session's processes had on it.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// A GPU that is here.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Here {
-    pub(crate) gpu: Gpu,
+pub struct Here {
+    /// Which one.
+    pub gpu: Gpu,
     /// How much is free for this restore.
-    pub(crate) free: u64,
+    pub free: u64,
 }
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Choice<'a> {
+pub struct Choice<'a> {
     /// GPUs for what held bytes; all if `None`.
-    pub(crate) among: Option<&'a BTreeSet<String>>,
+    pub among: Option<&'a BTreeSet<String>>,
     /// GPUs that the session has: taken before others.
-    pub(crate) own: &'a BTreeSet<String>,
+    pub own: &'a BTreeSet<String>,
     /// Take also GPUs of another chip or with less memory, and let the driver say no.
-    pub(crate) force: bool,
+    pub force: bool,
 }
 
 /// Old UUID to new UUID, for every GPU of the snapshot.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Placement {
-    pub(crate) pairs: BTreeMap<String, String>,
+pub struct Placement {
+    /// From the old to the new.
+    pub pairs: BTreeMap<String, String>,
 }
 
 impl Placement {
     /// Whether every GPU takes its own place: then the driver must not be given a map.
-    pub(crate) fn is_identity(&self) -> bool {
+    pub fn is_identity(&self) -> bool {
         self.pairs.iter().all(|(old, new)| old == new)
     }
 
     /// The GPUs that the session has then.
-    pub(crate) fn granted(&self) -> Vec<String> {
+    pub fn granted(&self) -> Vec<String> {
         let granted: BTreeSet<String> = self.pairs.values().cloned().collect();
         granted.into_iter().collect()
     }
 }
 
 /// Finds a place for every GPU of the snapshot, or says in sentences why there is none.
-pub(crate) fn place(taken: &[Taken], here: &[Here], choice: Choice<'_>) -> Result<Placement, Vec<String>> {
+pub fn place(taken: &[Taken], here: &[Here], choice: Choice<'_>) -> Result<Placement, Vec<String>> {
     let mut order: Vec<usize> = (0..taken.len()).collect();
     order.sort_by_key(|index| {
         (std::cmp::Reverse(taken[*index].bytes), taken[*index].gpu.bus_id.as_str(), *index)

@@ -13,64 +13,71 @@ use gpu_detect::{Detector, Finding, Host, Kind, ProcessReport, Report, Strategy}
 use preflight::Problem;
 use sandbox::process::{self, Identity, ProcessInfo};
 
-use super::{Gpus, used_by};
-use crate::error::{LifecycleError, Result};
+use crate::error::{GpuPlanError, Result};
+use crate::{Gpus, used_by};
 
 /// What `/proc` and NVML say of a tree that uses GPUs.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// What would make a snapshot fail.
-    pub(crate) refusals: Vec<Problem>,
+    pub refusals: Vec<Problem>,
     /// What the user should know.
-    pub(crate) warnings: Vec<Problem>,
+    pub warnings: Vec<Problem>,
     /// Processes whose device descriptors are this module's business.
-    pub(crate) on_gpu: BTreeSet<i32>,
+    pub on_gpu: BTreeSet<i32>,
     /// Bytes on all GPUs.
-    pub(crate) vram_bytes: u64,
+    pub vram_bytes: u64,
     tree: Vec<ProcessInfo>,
     host: Host,
 }
 
 /// A process that the driver will take off its GPUs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct OnGpu {
-    pub(crate) identity: Identity,
+pub struct OnGpu {
+    /// Which one, as the machine numbers it.
+    pub identity: Identity,
     /// Its number inside of the session.
-    pub(crate) inside: u32,
+    pub inside: u32,
     /// GPUs that it has open, with its bytes on each.
-    pub(crate) devices: BTreeMap<String, u64>,
+    pub devices: BTreeMap<String, u64>,
 }
 
 impl OnGpu {
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Its bytes on all of them.
+    pub fn bytes(&self) -> u64 {
         self.devices.values().fold(0, |all, bytes| all.saturating_add(*bytes))
     }
 
-    pub(crate) fn target(&self) -> Target {
+    /// For the driver.
+    pub fn target(&self) -> Target {
         Target { pid: self.identity.pid, vram_bytes: self.bytes() }
     }
 }
 
 /// What is to be taken off the GPU. Everything that could refuse it has been asked.
 #[derive(Debug)]
-pub(crate) struct GpuPlan {
-    pub(crate) processes: Vec<OnGpu>,
-    pub(crate) host: Host,
+pub struct GpuPlan {
+    /// The processes that have something there.
+    pub processes: Vec<OnGpu>,
+    /// The GPUs as they are now.
+    pub host: Host,
 }
 
 impl GpuPlan {
-    pub(crate) fn vram_bytes(&self) -> u64 {
+    /// What all of them have there.
+    pub fn vram_bytes(&self) -> u64 {
         self.processes.iter().fold(0, |all, process| all.saturating_add(process.bytes()))
     }
 
-    pub(crate) fn targets(&self) -> Vec<Target> {
+    /// For the driver.
+    pub fn targets(&self) -> Vec<Target> {
         self.processes.iter().map(OnGpu::target).collect()
     }
 }
 
 impl Gpus {
     /// The first half: what `/proc` and NVML say. `None` if nothing in the tree uses a GPU.
-    pub(crate) fn see(&self, init: i32) -> Result<Option<Seen>> {
+    pub fn see(&self, init: i32) -> Result<Option<Seen>> {
         if !self.present() {
             return Ok(None);
         }
@@ -109,7 +116,7 @@ impl Gpus {
     }
 
     /// The second half: what the driver says. Refuses what it will not take.
-    pub(crate) fn plan(&self, seen: Seen) -> Result<GpuPlan> {
+    pub fn plan(&self, seen: Seen) -> Result<GpuPlan> {
         let Seen { on_gpu, tree, host, .. } = seen;
         let driver = self.driver()?;
         // A zombie has nothing on the GPU any more, and no memory to ask about it.
@@ -154,7 +161,7 @@ impl Gpus {
             }
         }
         if !problems.is_empty() {
-            return Err(LifecycleError::Preflight { problems });
+            return Err(GpuPlanError::Refused { problems });
         }
         let plan = GpuPlan { processes, host };
         checkpoint_cuda::room::check_now(&plan.targets())?;
@@ -235,9 +242,9 @@ fn stopped(process: &ProcessInfo) -> Option<String> {
 }
 
 /// Its number as it sees it itself, which is the one it has again after a restore.
-pub(crate) fn inside(process: &ProcessInfo) -> Result<u32> {
+pub fn inside(process: &ProcessInfo) -> Result<u32> {
     let number = process.namespace_pids.last().copied().unwrap_or(process.pid);
-    u32::try_from(number).map_err(|_| LifecycleError::Bug(format!("a process has number {number}")))
+    u32::try_from(number).map_err(|_| GpuPlanError::StrangeNumber { number })
 }
 
 fn devices(pid: i32, host: &Host) -> BTreeMap<String, u64> {
@@ -245,7 +252,7 @@ fn devices(pid: i32, host: &Host) -> BTreeMap<String, u64> {
 }
 
 /// What a tree that is off the GPU still has of it: CRIU could not dump that.
-pub(crate) fn left_behind(init: i32) -> Result<Option<String>> {
+pub fn left_behind(init: i32) -> Result<Option<String>> {
     for process in process::tree(init)?.iter().filter(|process| !process.is_zombie()) {
         if let Some(seen) = device_of(Path::new("/proc"), process.pid) {
             return Ok(Some(format!("{} ({}): {seen}", process.comm, process.pid)));

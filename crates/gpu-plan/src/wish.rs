@@ -2,11 +2,25 @@
 
 use gpu_detect::{Host, HostGpu};
 
-use crate::error::{LifecycleError, Result};
-use crate::request::GpuWish;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{GpuPlanError, Result};
+
+/// Which of the machine's GPUs a session may use.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GpuWish {
+    /// All that the machine has; none is fine too.
+    All,
+    /// None. What a record says that was written before sessions had GPUs.
+    #[default]
+    None,
+    /// These, each by its index, its UUID or an unambiguous beginning of its UUID.
+    List(Vec<String>),
+}
 
 /// The GPUs that are meant, each once, in the order of the machine for all and of the list for a list.
-pub(crate) fn resolve(wish: &GpuWish, host: &Host) -> Result<Vec<String>> {
+pub fn resolve(wish: &GpuWish, host: &Host) -> Result<Vec<String>> {
     match wish {
         GpuWish::All => Ok(host.gpus.iter().map(|gpu| gpu.uuid.clone()).collect()),
         GpuWish::None => Ok(Vec::new()),
@@ -24,7 +38,7 @@ pub(crate) fn resolve(wish: &GpuWish, host: &Host) -> Result<Vec<String>> {
 }
 
 fn one(name: &str, host: &Host) -> Result<String> {
-    let wrong = |detail: String| Err(LifecycleError::BadRequest { detail });
+    let wrong = |detail: String| Err(GpuPlanError::NoSuchGpu { detail });
     let list = |gpus: &[&HostGpu]| {
         let names: Vec<String> = gpus.iter().map(|gpu| format!("{} ({})", gpu.index, gpu.uuid)).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -68,7 +82,8 @@ mod tests {
         assert_eq!(resolve(&GpuWish::None, &host()).unwrap(), Vec::<String>::new());
         assert_eq!(say(&["2", "GPU-AA11", "gpu-0b"]).unwrap(), ["GPU-0b33", "GPU-aa11"]);
         for wrong in ["3", "GPU-aa", "GPU-ff", "GPU-", "", "-1", "all"] {
-            assert_eq!(say(&[wrong]).unwrap_err().code(), "IJ-L015", "{wrong}");
+            let error = say(&[wrong]).unwrap_err();
+            assert!(matches!(error, GpuPlanError::NoSuchGpu { .. }), "{wrong}: {error}");
         }
     }
 }

@@ -10,17 +10,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::Result;
-
 /// Everything that is promised.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Reservations {
+pub struct Reservations {
     promises: Arc<Mutex<Promises>>,
 }
 
 /// What others were promised.
 #[derive(Default, Debug)]
-pub(crate) struct Promises {
+pub struct Promises {
     next: u64,
     all: BTreeMap<u64, Promise>,
 }
@@ -35,14 +33,14 @@ struct Promise {
 
 /// A promise, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub struct Reserved {
     from: Reservations,
     number: u64,
 }
 
 impl Promises {
     /// What nobody holds yet, by UUID. `used` tells what processes use of each GPU.
-    pub(crate) fn outstanding(&self, used: impl Fn(&[i32]) -> Vec<(String, u64)>) -> BTreeMap<String, u64> {
+    pub fn outstanding(&self, used: impl Fn(&[i32]) -> Vec<(String, u64)>) -> BTreeMap<String, u64> {
         let mut outstanding: BTreeMap<String, u64> = BTreeMap::new();
         for promise in self.all.values() {
             let held: BTreeMap<String, u64> = used(&promise.holders).into_iter().collect();
@@ -62,11 +60,11 @@ impl Reservations {
 
     /// Lets `decide` choose, with what is promised to others in view, and notes what it chose before anyone else chooses.
     /// `holders` hold now what will be free for it.
-    pub(crate) fn decide<T>(
+    pub fn decide<T, E>(
         &self,
         holders: Vec<i32>,
-        decide: impl FnOnce(&Promises) -> Result<(T, Vec<(String, u64)>)>,
-    ) -> Result<(T, Reserved)> {
+        decide: impl FnOnce(&Promises) -> Result<(T, Vec<(String, u64)>), E>,
+    ) -> Result<(T, Reserved), E> {
         let mut promises = self.promises();
         let (chosen, bytes) = decide(&promises)?;
         let number = promises.next;
@@ -78,7 +76,7 @@ impl Reservations {
 
 impl Reserved {
     /// These take now what was promised.
-    pub(crate) fn taken_by(&self, pids: &[i32]) {
+    pub fn taken_by(&self, pids: &[i32]) {
         if let Some(promise) = self.from.promises().all.get_mut(&self.number) {
             promise.holders.extend(pids);
         }
@@ -93,6 +91,8 @@ impl Drop for Reserved {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
 
     fn nothing(_: &[i32]) -> Vec<(String, u64)> {
@@ -103,7 +103,7 @@ mod tests {
         all.decide(Vec::new(), |promises| {
             let promised = promises.outstanding(nothing).get("a").copied().unwrap_or(0);
             let fits = promised + bytes <= limit;
-            Ok((fits, if fits { vec![("a".to_owned(), bytes)] } else { Vec::new() }))
+            Ok::<_, Infallible>((fits, if fits { vec![("a".to_owned(), bytes)] } else { Vec::new() }))
         })
         .unwrap()
     }
