@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::sessions::job;
-use super::{Body, Params, Wait, ask, bad, expression};
+use super::{Body, Params, Wait, ask, bad, expression, tag_name};
 use crate::operations::{Failure, Outcome};
 use crate::server::App;
 
@@ -108,6 +108,7 @@ pub(crate) async fn tag(
     Body(request): Body<TagRequest>,
 ) -> Outcome<Json<CommitView>> {
     expression("`commit`", &request.commit)?;
+    tag_name("`name`", &request.name)?;
     Ok(Json(ask(&app, move |operations| operations.tag(request)).await?))
 }
 

@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{Body, Id, Params, Wait, ask, bad, expression, name, resolve};
+use super::{Body, Id, Params, Wait, ask, bad, expression, resolve, session_name, tag_name};
 use crate::error::DaemonError;
 use crate::operations::{Failure, Operations, Outcome, Progress};
 use crate::server::App;
@@ -147,7 +147,7 @@ pub(crate) async fn snapshot(
     if let Some(hook) = &request.quiesce {
         command("`quiesce`", hook)?;
     }
-    new_name(request.tag.as_deref())?;
+    request.tag.as_deref().map_or(Ok(()), |tag| tag_name("`tag`", tag))?;
     session_job(app, id, JobKind::Snapshot, wait, move |operations, session, progress| {
         operations.snapshot(session, request, progress).map(JobResult::Snapshot)
     })
@@ -352,14 +352,17 @@ pub(crate) async fn restore(
 }
 
 pub(super) fn new_name(wanted: Option<&str>) -> Result<(), Failure> {
-    wanted.map_or(Ok(()), |wanted| name("a name", wanted))
+    wanted.map_or(Ok(()), |wanted| session_name("`name`", wanted))
 }
 
 pub(super) fn what_to_run(start: &api::Start) -> Result<(), Failure> {
     match start {
         api::Start::Command { argv } => command("`argv`", argv),
         api::Start::Kernel { spec, argv, .. } => {
-            spec.as_deref().map_or(Ok(()), |spec| name("the kernelspec's name", spec))?;
+            spec.as_deref().map_or(Ok(()), |spec| {
+                base::names::check_kernelspec(spec)
+                    .map_err(|broken| bad(format!("`spec` can be no kernelspec's name: {broken}")))
+            })?;
             argv.as_ref().map_or(Ok(()), |argv| command("`argv`", argv))
         }
     }

@@ -52,6 +52,32 @@ async fn crafted_ids_are_refused() {
 }
 
 #[tokio::test]
+async fn names_are_refused_and_taken_by_the_one_rule() {
+    let table = include_str!("../../../../tests/fixtures/names/table.json");
+    let table: Vec<Value> = serde_json::from_str(table).unwrap();
+    let daemon = Daemon::start().await;
+    daemon.double.add("mine");
+    let client = daemon.client();
+    for row in table {
+        let times = row["times"].as_u64().unwrap_or(1);
+        let name = row["name"].as_str().unwrap().repeat(usize::try_from(times).unwrap());
+        for (path, body, is_good) in [
+            (
+                "/v1/sessions?wait=true",
+                json!({ "start": { "type": "command", "argv": ["sh"] }, "cwd": "/", "name": name }),
+                &row["session"],
+            ),
+            ("/v1/sessions/mine/snapshot?wait=true", json!({ "tag": name }), &row["tag"]),
+            ("/v1/tags", json!({ "commit": "main", "name": name }), &row["tag"]),
+        ] {
+            let answer = client.post(path, &body).await;
+            let is_refused = answer.status == 400 && answer.code() == "IJ-D010";
+            assert_eq!(!is_refused, is_good.as_bool().unwrap(), "{path} {name:?}: {}", answer.status);
+        }
+    }
+}
+
+#[tokio::test]
 async fn bodies_that_make_no_sense_are_refused() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
