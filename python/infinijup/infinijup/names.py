@@ -1,7 +1,7 @@
 """What sessions and tags may be called.
 
-The rule is the daemon's (`crates/base/src/names.rs`), which refuses what does not fit. It stands here too so that a name can be made that the
-daemon takes; `tests/fixtures/names/table.json` holds both together.
+The rule is the daemon's (`crates/base/src/names.rs`), which refuses what does not fit. It stands here too so that a name can be made that
+the daemon takes; `tests/fixtures/names/table.json` holds both together.
 """
 
 import re
