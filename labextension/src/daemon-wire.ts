@@ -218,7 +218,8 @@ export type EnvVar = {
 
 /**
  * The body of every answer that is not a success, and the `error` of a failed job. It has the fields
- * of the command's `exit_error` line, and `files`.
+ * of the command's `exit_error` line, and what a program needs to act on it without reading the
+ * message: `field`, `files`.
  */
 export type ErrorBody = {
   /** A page under `docs/errors/`; it never changes its meaning. */
@@ -231,6 +232,11 @@ export type ErrorBody = {
   hint?: string | null;
   /** The exit code that a command should end with, see [`exit`]. */
   exit: number;
+  /**
+   * The field of the request's body that is not known (IJ-D017) or cannot be so (IJ-D010); missing if
+   * it is about no field.
+   */
+  field?: string | null;
   /** The files that are in the way, at most 100 of them; missing if no files are. */
   files?: Text[];
 };
@@ -249,6 +255,8 @@ export type Event = {
   state?: SessionState | null;
   /** By which job. */
   job_id?: string | null;
+  /** What that job does. */
+  job_kind?: JobKind | null;
   /** The job, when it began or ended. */
   job?: Job | null;
   /** The step. */

@@ -105,7 +105,6 @@ export type ErrorBody = Omit<Daemon.ErrorBody, 'exit'> & { exit?: number };
 /** A job of the daemon, as events tell it. */
 export type JobNews = {
   id: string;
-  /** Steps come without it: it is that of the job's beginning. */
   kind?: string | null;
   state: 'running' | 'done' | 'failed';
   step?: string | null;

@@ -124,12 +124,7 @@ describe('the model', () => {
     const job = { id: 'j', kind: 'snapshot', state: 'running' as const };
     stream.event.emit({ type: 'job', kernel_id: 'k', job });
     assert.equal(model.state('k').job?.kind, 'snapshot');
-    const step = {
-      id: 'j',
-      kind: null,
-      state: 'running' as const,
-      step: 'dump'
-    };
+    const step = { ...job, step: 'dump' };
     stream.event.emit({ type: 'job', kernel_id: 'k', job: step });
     assert.equal(model.state('k').job?.kind, 'snapshot');
     assert.equal(model.state('k').job?.step, 'dump');

@@ -50,6 +50,11 @@ class DaemonError(Exception):
         error.body = {**body, **error.body}
         return error
 
+    @property
+    def field(self) -> str | None:
+        """The field of the request that the daemon does not know, or that cannot be so."""
+        return self.body.get("field")
+
     def __str__(self) -> str:
         text = ": ".join([self.message, *self.causes])
         return f"{text} [{self.code}]" + (f". {self.hint}" if self.hint else "")

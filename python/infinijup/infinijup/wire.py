@@ -347,13 +347,15 @@ class _ErrorBodyAlways(TypedDict):
 
 class ErrorBody(_ErrorBodyAlways, total=False):
     """The body of every answer that is not a success, and the `error` of a failed job. It has the fields of the command's `exit_error`
-    line, and `files`.
+    line, and what a program needs to act on it without reading the message: `field`, `files`.
     """
 
     # Why, from the nearest to the deepest.
     causes: list[str]
     # What to do next, where there is something to do.
     hint: str | None
+    # The field of the request's body that is not known (IJ-D017) or cannot be so (IJ-D010); missing if it is about no field.
+    field: str | None
     # The files that are in the way, at most 100 of them; missing if no files are.
     files: list[Text]
 
@@ -378,6 +380,8 @@ class Event(_EventAlways, total=False):
     state: SessionState | None
     # By which job.
     job_id: str | None
+    # What that job does.
+    job_kind: JobKind | None
     # The job, when it began or ended.
     job: Job | None
     # The step.

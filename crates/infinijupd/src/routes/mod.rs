@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 pub(crate) mod control;
+mod fields;
 pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod log;
@@ -99,7 +100,12 @@ impl IntoResponse for DaemonError {
 }
 
 fn bad(what: impl Into<String>) -> Failure {
-    DaemonError::BadRequest { what: what.into() }.into()
+    DaemonError::BadRequest { what: what.into(), field: None }.into()
+}
+
+/// Says that a field of the body cannot be so.
+fn bad_field(field: &'static str, why: impl std::fmt::Display) -> Failure {
+    DaemonError::BadRequest { what: format!("`{field}` {why}"), field: Some(field) }.into()
 }
 
 /// The `{id}` of a path: a session's id, name or beginning of an id, or a job's id.
@@ -112,27 +118,30 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         let Path(id) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|_| bad("the id in its path is not UTF-8"))?;
-        session_name("the id in its path", &id)?;
+        base::names::check_session(&id)
+            .map_err(|broken| bad(format!("the id in its path can be no name: {broken}")))?;
         Ok(Self(id))
     }
 }
 
 /// Refuses what cannot name a session; ids of sessions and jobs keep to the same rule.
-fn session_name(what: &str, name: &str) -> Result<(), Failure> {
-    base::names::check_session(name).map_err(|broken| bad(format!("{what} can be no name: {broken}")))
+fn session_name(field: &'static str, name: &str) -> Result<(), Failure> {
+    base::names::check_session(name)
+        .map_err(|broken| bad_field(field, format_args!("can be no name: {broken}")))
 }
 
 /// Refuses what cannot be a tag.
-fn tag_name(what: &str, name: &str) -> Result<(), Failure> {
-    base::names::check_ref(name).map_err(|broken| bad(format!("{what} can be no tag: {broken}")))
+fn tag_name(field: &'static str, name: &str) -> Result<(), Failure> {
+    base::names::check_ref(name).map_err(|broken| bad_field(field, format_args!("can be no tag: {broken}")))
 }
 
 /// Refuses what cannot name a snapshot. What it means is up to the engine.
-fn expression(what: &str, text: &str) -> Result<(), Failure> {
-    if text.is_empty() || text.len() > EXPRESSION_LIMIT || text.chars().any(char::is_control) {
-        return Err(bad(format!("{what} cannot name a snapshot")));
-    }
-    Ok(())
+fn expression(field: &'static str, text: &str) -> Result<(), Failure> {
+    if is_expression(text) { Ok(()) } else { Err(bad_field(field, "cannot name a snapshot")) }
+}
+
+fn is_expression(text: &str) -> bool {
+    !text.is_empty() && text.len() <= EXPRESSION_LIMIT && !text.chars().any(char::is_control)
 }
 
 /// The query of a request.
@@ -169,11 +178,7 @@ async fn ask<T: Send + 'static>(
     }
 }
 
-/// Finds a session. That there is none has the same answer for every request.
+/// Finds a session.
 async fn resolve(app: &App, which: String) -> Outcome<api::SessionView> {
-    let asked = which.clone();
-    match ask(app, move |operations| operations.session(&asked)).await {
-        Err(failure) if failure.status == 404 => Err(DaemonError::NoSession { which }.into()),
-        found => found,
-    }
+    ask(app, move |operations| operations.session(&which)).await
 }

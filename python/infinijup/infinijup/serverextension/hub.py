@@ -25,7 +25,8 @@ KERNEL_ID, KERNEL_NAME, PATH = "jupyter.kernel_id", "jupyter.kernel_name", "jupy
 KERNEL_INFO = "jupyter.kernel_info"
 # What makes a snapshot nicer to look at, and can be done without.
 OPTIONAL = frozenset({"reason", "label", "cell", "notebook", "variables"})
-_UNKNOWN_FIELD = re.compile("unknown field `(\\w+)`")
+# The daemon does not know a field of the request.
+UNKNOWN_FIELD = "IJ-D017"
 
 
 class Hub:
@@ -172,11 +173,11 @@ class Hub:
             try:
                 return await self.daemon.post(path, body)
             except DaemonError as error:
-                unknown = _UNKNOWN_FIELD.search(str(error)) if error.status == 400 else None
-                if unknown is None or unknown[1] not in OPTIONAL or unknown[1] not in body:
+                unknown = error.field if error.code == UNKNOWN_FIELD else None
+                if unknown not in OPTIONAL or unknown not in body:
                     raise
-                self.log.info("infinijup: the daemon is older and knows no `%s`", unknown[1])
-                body = {name: value for name, value in body.items() if name != unknown[1]}
+                self.log.info("infinijup: the daemon is older and knows no `%s`", unknown)
+                body = {name: value for name, value in body.items() if name != unknown}
 
     async def commit(self, commit: str, session: str) -> CommitView | None:
         """The card of a snapshot of a session; None if it cannot be had."""
