@@ -2,17 +2,18 @@
 //! read by every reader; each path in it is judged as well.
 #![no_main]
 
-use gpu_detect::maps::{self, Mapping};
+use base::proc::{self, Mapping, Stat};
 use gpu_detect::object::Object;
 use gpu_detect::text;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    for (line, path) in maps::with_file(bytes) {
+    for (line, path) in proc::with_file(bytes) {
         assert!(line.ends_with(path));
         let _ = Object::of(path);
         if let Some(mapping) = Mapping::parse(line) {
             assert!(mapping.start < mapping.end);
+            let _ = (mapping.file(), mapping.range());
             // What was read can be written and read again.
             let written = format!(
                 "{:x}-{:x} {} {:x} 00:05 {} ",
@@ -34,6 +35,8 @@ fuzz_target!(|bytes: &[u8]| {
     for line in bytes.split(|byte| *byte == b'\n') {
         let _ = Object::of(line);
     }
-    let _ = (text::Status::parse(bytes), text::environment(bytes), text::cgroup(bytes), text::parent(bytes));
-    let _ = (text::unix_sockets(bytes), text::children(bytes));
+    let _ = (text::Status::parse(bytes), text::environment(bytes), text::cgroup(bytes), text::unix_sockets(bytes));
+    let _ = (Stat::parse(bytes), Stat::parent_in(bytes));
+    let text = String::from_utf8_lossy(bytes);
+    let _ = (proc::numbers(&text).count(), proc::memberships(&text).count(), proc::MachineMemory::parse(&text));
 });

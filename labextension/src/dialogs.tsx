@@ -274,11 +274,19 @@ export async function askDelete(
   return result.button.accept;
 }
 
+/** What a line of text must be. */
+export interface ITextRule {
+  holds: (text: string) => boolean;
+  /** What is said where it does not hold. */
+  words: string;
+}
+
 class TextBody extends Body implements Dialog.IBodyWidget<string> {
   constructor(
     name: string,
     private readonly _label: string,
-    private readonly _hint: string
+    private readonly _hint: string,
+    private readonly _rule: ITextRule | null
   ) {
     super(name);
   }
@@ -298,11 +306,19 @@ class TextBody extends Body implements Dialog.IBodyWidget<string> {
           defaultValue=""
           onChange={event => {
             this._value = event.target.value;
+            this.update();
           }}
         />
-        <span className="jp-Infinijup-quiet">{this._hint}</span>
+        <span className="jp-Infinijup-quiet" aria-live="polite">
+          {this._isBroken() ? this._rule?.words : this._hint}
+        </span>
       </label>
     );
+  }
+
+  private _isBroken(): boolean {
+    const text = this.getValue();
+    return text !== '' && this._rule !== null && !this._rule.holds(text);
   }
 
   private _value = '';
@@ -315,11 +331,12 @@ export async function askText(
   title: string,
   label: string,
   accept: string,
-  hint = ''
+  hint = '',
+  rule: ITextRule | null = null
 ): Promise<string | null> {
   const result = await showDialog<string>({
     title,
-    body: new TextBody(name, label, hint),
+    body: new TextBody(name, label, hint, rule),
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),
       Dialog.okButton({ label: accept })

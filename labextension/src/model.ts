@@ -269,13 +269,7 @@ export class Model implements IDisposable {
     }
   }
 
-  private _onJob(kernelId: string | null, news: JobNews): void {
-    const job = { ...news, kind: news.kind ?? this._kinds.get(news.id) };
-    if (job.state !== 'running') {
-      this._kinds.delete(job.id);
-    } else if (job.kind) {
-      this._kinds.set(job.id, job.kind);
-    }
+  private _onJob(kernelId: string | null, job: JobNews): void {
     if (kernelId) {
       this._set(kernelId, { job: job.state === 'running' ? job : null });
     }
@@ -356,8 +350,6 @@ export class Model implements IDisposable {
 
   private readonly _kernels = new Map<string, IKernelState>();
   private readonly _watchers = new Map<string, number>();
-  /** The kinds of jobs that are under way, by their ids. */
-  private readonly _kinds = new Map<string, string>();
   private readonly _loading = new Map<string, Promise<void>>();
   private readonly _changed = new Signal<this, string>(this);
   private readonly _jobChanged = new Signal<this, IJobChange>(this);

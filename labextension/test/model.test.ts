@@ -6,21 +6,10 @@ import { readError } from '../src/api';
 import type { EventStream } from '../src/events';
 import { Model } from '../src/model';
 import { HistorySource } from '../src/source';
-import type {
-  CommitView,
-  HistoryAnswer,
-  SessionView,
-  StreamEvent
-} from '../src/wire';
+import type { CommitView, HistoryAnswer, StreamEvent } from '../src/wire';
+import * as make from './history/make';
 
-const session: SessionView = {
-  id: 's1',
-  name: 'a',
-  state: 'running',
-  thread: 'main',
-  head: 'c1',
-  created: '2026-01-01T00:00:00Z'
-};
+const session = make.session({ name: 'a', head: 'c1' });
 
 function commit(
   id: string,
@@ -135,12 +124,7 @@ describe('the model', () => {
     const job = { id: 'j', kind: 'snapshot', state: 'running' as const };
     stream.event.emit({ type: 'job', kernel_id: 'k', job });
     assert.equal(model.state('k').job?.kind, 'snapshot');
-    const step = {
-      id: 'j',
-      kind: null,
-      state: 'running' as const,
-      step: 'dump'
-    };
+    const step = { ...job, step: 'dump' };
     stream.event.emit({ type: 'job', kernel_id: 'k', job: step });
     assert.equal(model.state('k').job?.kind, 'snapshot');
     assert.equal(model.state('k').job?.step, 'dump');

@@ -5,6 +5,7 @@ import { describe, it } from 'node:test';
 import type { IKernelState } from '../src/model';
 import { endQuestions } from '../src/questions';
 import { statusLine } from '../src/statusline';
+import * as make from './history/make';
 
 /** No translation: the words as they are in the sources. */
 const trans = {
@@ -18,14 +19,7 @@ const trans = {
 const kernel: IKernelState = {
   kernelId: 'k',
   known: true,
-  session: {
-    id: 's',
-    name: 's',
-    state: 'running',
-    thread: 'main',
-    created: '',
-    vram_bytes: 512 * 1024 * 1024
-  },
+  session: make.session({ vram_bytes: 512 * 1024 * 1024 }),
   whyNot: null,
   error: null,
   job: null,

@@ -9,7 +9,7 @@ use crate::Text;
 
 /// The body of every answer that is not a success, and the `error` of a failed job.
 ///
-/// It has the fields of the command's `exit_error` line, and `files`.
+/// It has the fields of the command's `exit_error` line, and what a program needs to act on it without reading the message: `field`, `files`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// A page under `docs/errors/`; it never changes its meaning.
@@ -25,6 +25,10 @@ pub struct ErrorBody {
     pub hint: Option<String>,
     /// The exit code that a command should end with, see [`exit`].
     pub exit: u8,
+    /// The field of the request's body that is not known (IJ-D017) or cannot be so (IJ-D010); missing if it is about no field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "name")]
+    pub field: Option<String>,
     /// The files that are in the way, at most 100 of them; missing if no files are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Text>,

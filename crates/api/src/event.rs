@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Activity, Job, SessionState, Step};
+use crate::{Activity, Job, JobKind, SessionState, Step};
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
@@ -79,6 +79,9 @@ pub struct Event {
     /// By which job.
     #[serde(default)]
     pub job_id: Option<String>,
+    /// What that job does.
+    #[serde(default)]
+    pub job_kind: Option<JobKind>,
     /// The job, when it began or ended.
     #[serde(default)]
     pub job: Option<Box<Job>>,

@@ -169,20 +169,9 @@ pub fn parse(name: &str, content: &[u8]) -> Result<ObjectId, String> {
     if text == encode(name, &id) { Ok(id) } else { Err("does not fit its checksum".to_owned()) }
 }
 
-/// A ref's name becomes a path below `refs/`, so it is held to what cannot leave that directory or collide with our own
-/// temporary files. The layer above may be stricter.
+/// A ref's name becomes a path below `refs/`. The layer above may be stricter.
 fn check_name(name: &str) -> Result<()> {
-    let wrong = |reason| Err(StoreError::RefName { name: name.to_owned(), reason });
-    if name.is_empty() || name.len() > 512 {
-        return wrong("it must have 1 to 512 bytes");
-    }
-    if name.chars().any(char::is_control) {
-        return wrong("it has a control character");
-    }
-    if name.split('/').any(|part| part.is_empty() || part.starts_with('.') || part.len() > 200) {
-        return wrong("each part between slashes must have 1 to 200 bytes and not start with a dot");
-    }
-    Ok(())
+    base::names::check_ref_path(name).map_err(|reason| StoreError::RefName { name: name.to_owned(), reason })
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ impl Call<'_> {
                 if let Event::SetupNamespaces { pid } | Event::PostRestore { pid } = &event
                     && *self.habitat == Habitat::Host
                 {
-                    made.extend(Stat::of(*pid));
+                    made.extend(process::look(*pid));
                 }
                 let mut said = hooks.event(&event);
                 let late = Instant::now() >= deadline;
@@ -214,7 +214,7 @@ impl Call<'_> {
             return (self.cleared(&mut worker, made), worker.stop());
         }
         let status = worker.stop();
-        if let Some(stat) = self.tree {
+        if let Some(stat) = &self.tree {
             process::continue_tree(stat.pid, PATIENCE);
         }
         (self.tree_now(), status)
@@ -237,8 +237,8 @@ impl Call<'_> {
 
     /// What the tree of a dump is doing.
     fn tree_now(&self) -> TreeState {
-        let Some(before) = self.tree else { return TreeState::Unknown };
-        match Stat::of(before.pid) {
+        let Some(before) = &self.tree else { return TreeState::Unknown };
+        match process::look(before.pid) {
             Some(now) if now.start_time == before.start_time && !now.is_over() => {
                 if process::tree(now.pid).iter().any(Stat::is_traced) {
                     TreeState::Unknown

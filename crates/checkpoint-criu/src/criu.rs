@@ -12,7 +12,7 @@ use crate::find::{OLDEST, OLDEST_SHOWN, Places};
 use crate::hooks::Hooks;
 use crate::images::{DumpStats, read_stats};
 use crate::options::{DumpOptions, Habitat, Leave, MemoryPath, RestoreOptions, Runner};
-use crate::process::Stat;
+use crate::process;
 use crate::wire::{self, Request};
 use crate::worker::{Heard, Launch, Worker, describe};
 
@@ -135,7 +135,7 @@ impl Criu {
         match options.memory {
             MemoryPath::Images => {}
         }
-        let Some(tree) = Stat::of(options.tree) else {
+        let Some(tree) = process::look(options.tree) else {
             return Err(CriuError::Invalid { what: format!("there is no process {}", options.tree) });
         };
         let wanted = wire::Options {

@@ -112,7 +112,7 @@ impl Worker {
 
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty());
-        let start_time = Stat::of(pid.as_raw_nonzero().get()).map_or(0, |stat| stat.start_time);
+        let start_time = process::look(pid.as_raw_nonzero().get()).map_or(0, |stat| stat.start_time);
         match pidfd {
             Ok(pidfd) => {
                 Ok(Self { child, pid, start_time, socket: ours, pidfd, status: None, holds_a_tree: false })
@@ -193,7 +193,7 @@ impl Worker {
 
     /// Ends a worker together with everything that it has started, and with `made`, which it is known to have started.
     pub(crate) fn clear(&mut self, made: &[Stat]) -> bool {
-        let roots: Vec<Stat> = Stat::of(self.pid()).into_iter().chain(made.iter().copied()).collect();
+        let roots: Vec<Stat> = process::look(self.pid()).into_iter().chain(made.iter().cloned()).collect();
         let cleared = process::clear(&roots, PATIENCE);
         let _ = self.reap();
         cleared

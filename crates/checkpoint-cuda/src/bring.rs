@@ -71,9 +71,7 @@ impl Member {
     pub(crate) fn limit(&self, core: &Core) -> Duration {
         // In recovery nobody knows how much device memory there was; but it is in the process's own memory now.
         let status = process::read(self.process.pid, "status").unwrap_or_default();
-        let own = process::field(&status, "RssAnon:")
-            .and_then(|size| size.split_whitespace().next()?.parse::<u64>().ok())
-            .map_or(0, |kib| kib.saturating_mul(1024));
+        let own = base::proc::amount_in_bytes(&status, "RssAnon").unwrap_or(0);
         core.limits().step_for(self.vram_bytes.max(own))
     }
 }

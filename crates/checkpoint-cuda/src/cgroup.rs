@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::proc;
+
 use crate::error::{CudaError, Result};
 use crate::process;
 
@@ -32,18 +34,14 @@ pub(crate) fn of(pid: i32, controller: &str) -> Result<Vec<Cgroup>> {
 
 fn located(membership: &str, mounts: &str, controller: &str) -> Vec<Cgroup> {
     let mut found = Vec::new();
-    for line in membership.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
-            continue;
-        };
-        let version = if number == "0" && controllers.is_empty() { Version::Two } else { Version::One };
-        if version == Version::One && !controllers.split(',').any(|name| name == controller) {
+    for place in proc::memberships(membership) {
+        let version = if place.is_unified { Version::Two } else { Version::One };
+        if version == Version::One && !place.has(controller) {
             continue;
         }
         let mount = mounts.lines().filter_map(Mount::parse).find(|mount| mount.holds(version, controller));
         if let Some(mount) = mount {
-            found.push(Cgroup { version, directories: mount.upwards(path) });
+            found.push(Cgroup { version, directories: mount.upwards(place.path) });
         }
     }
     found

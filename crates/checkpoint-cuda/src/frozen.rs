@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base::proc;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cgroup::{self, Version};
@@ -64,13 +65,13 @@ pub(crate) fn holds(pid: i32) -> Result<Vec<Hold>> {
 }
 
 fn stopped(pid: i32) -> Result<Option<Hold>> {
-    let tasks = process::path(pid, "task");
-    // A thread may end while we look: what is left counts.
-    for task in fs::read_dir(&tasks).map_err(|_| CudaError::Ended { pid })?.flatten() {
-        let status = fs::read(task.path().join("status")).unwrap_or_default();
-        let status = String::from_utf8_lossy(&status);
-        let state = process::field(&status, "State:").and_then(|state| state.chars().next());
-        let tracer = process::field(&status, "TracerPid:").unwrap_or("0");
+    let threads = proc::threads(pid).ok().flatten().ok_or(CudaError::Ended { pid })?;
+    for thread in threads {
+        // A thread may end while we look: what is left counts.
+        let status =
+            proc::read_text(pid, &format!("task/{thread}/status")).ok().flatten().unwrap_or_default();
+        let state = proc::field(&status, "State").and_then(|state| state.chars().next());
+        let tracer = proc::field(&status, "TracerPid").unwrap_or("0");
         match state {
             Some('t') => return Ok(Some(Hold::Traced { by: tracer.to_owned() })),
             Some('T') if tracer != "0" => return Ok(Some(Hold::Traced { by: tracer.to_owned() })),

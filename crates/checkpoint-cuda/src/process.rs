@@ -4,13 +4,11 @@
 //! whole processes, and a pidfd watches each call: it becomes readable when the process ends, also while it is a zombie that
 //! nobody has collected, which `kill(pid, 0)` would call alive.
 
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use base::proc::{self, Stat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -34,11 +32,11 @@ impl Process {
             return Err(CudaError::Invalid { what: format!("{pid} is not the id of a process") });
         }
         let status = read(pid, "status")?;
-        let leader = field(&status, "Tgid:").and_then(|id| id.parse::<i32>().ok()).ok_or_else(ended)?;
+        let leader = proc::number_of(&status, "Tgid").ok_or_else(ended)?;
         let number = Pid::from_raw(leader).ok_or_else(ended)?;
         let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(|error| {
             let gone = error == rustix::io::Errno::SRCH;
-            if gone { ended() } else { CudaError::io("watch", path(leader, ""))(error.into()) }
+            if gone { ended() } else { CudaError::io("watch", proc::path(leader, ""))(error.into()) }
         })?;
         // Read after the pidfd is there, so that both are about the same process.
         let start_time = start_time(leader).ok_or_else(ended)?;
@@ -62,8 +60,7 @@ impl Process {
             if self.has_ended() {
                 return true;
             }
-            let stat = fs::read(path(self.pid, "stat")).unwrap_or_default();
-            if !matches!(nth_after_name(&String::from_utf8_lossy(&stat), 0), Some("Z" | "X") | None) {
+            if Stat::of(self.pid).ok().flatten().is_some_and(|stat| !stat.is_over()) {
                 return false;
             }
             thread::sleep(Duration::from_millis(5));
@@ -75,54 +72,26 @@ impl Process {
     /// Its id in its own namespace, which CRIU gives it again at a restore.
     pub(crate) fn own_id(&self) -> Result<i32> {
         let status = read(self.pid, "status")?;
-        let own = status.lines().find_map(|line| line.strip_prefix("NStgid:"));
-        Ok(own.and_then(|ids| ids.split_whitespace().last()?.parse().ok()).unwrap_or(self.pid))
+        let own = proc::numbers_of(&status, "NStgid").and_then(|ids| ids.last().copied());
+        Ok(own.unwrap_or(self.pid))
     }
-}
-
-/// `/proc/PID/NAME`.
-pub(crate) fn path(pid: i32, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}/{name}"))
 }
 
 /// A file of `/proc/PID`; its absence means that the process has ended.
 pub(crate) fn read(pid: i32, name: &str) -> Result<String> {
-    let path = path(pid, name);
-    match fs::read(&path) {
-        // Command names may hold any bytes.
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(error) if gone(&error) => Err(CudaError::Ended { pid }),
-        Err(error) => Err(CudaError::io("read", path)(error)),
-    }
-}
-
-fn gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
-}
-
-/// The value of a line of `/proc/PID/status`.
-pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    let text = proc::read_text(pid, name).map_err(CudaError::io("read", proc::path(pid, name)))?;
+    text.ok_or(CudaError::Ended { pid })
 }
 
 /// When a process started.
 pub(crate) fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read(path(pid, "stat")).ok()?;
-    nth_after_name(&String::from_utf8_lossy(&stat), 19)?.parse().ok()
-}
-
-/// A field of `/proc/PID/stat`, counted from the state (0), which follows the name in parentheses; the name may hold any bytes.
-fn nth_after_name(stat: &str, nth: usize) -> Option<&str> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(nth)
+    Some(Stat::of(pid).ok()??.start_time)
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::{Command, id};
     use std::time::Instant;
-
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -164,20 +133,5 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(Process::find(pid).unwrap_err().code(), "IJ-G015");
         assert_eq!(Process::find(0).unwrap_err().code(), "IJ-G022");
-    }
-
-    #[test]
-    fn a_name_with_parentheses_is_no_hindrance() {
-        let stat = "7 (a) R (b)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
-        assert_eq!(nth_after_name(stat, 0), Some("S"));
-        assert_eq!(nth_after_name(stat, 19), Some("4711"));
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_makes_the_parsers_panic(text in any::<String>()) {
-            let _ = nth_after_name(&text, 19);
-            let _ = field(&text, "Tgid:");
-        }
     }
 }

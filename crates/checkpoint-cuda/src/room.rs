@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::proc::MachineMemory;
+
 use crate::cgroup::{self, Version};
 use crate::driver::Target;
 use crate::error::{CudaError, Result};
@@ -52,9 +54,8 @@ pub fn check_now(targets: &[Target]) -> Result<()> {
 
 /// Memory that the machine can hand out without swapping.
 pub fn host_available() -> Result<u64> {
-    let path = Path::new("/proc/meminfo");
-    let text = fs::read_to_string(path).map_err(CudaError::io("read", path))?;
-    Ok(line(&text, "MemAvailable:").map_or(u64::MAX, |kib| kib.saturating_mul(1024)))
+    let memory = MachineMemory::read().map_err(CudaError::io("read", "/proc/meminfo"))?;
+    Ok(memory.available.unwrap_or(u64::MAX))
 }
 
 /// All memory cgroups with a limit that the targets are in, directly or from below.

@@ -190,6 +190,7 @@ mod tests {
             causes: vec!["why".into()],
             hint: Some("look".into()),
             exit,
+            field: None,
             files: Vec::new(),
         };
         let facts = Facts::of(&anyhow::Error::from(DaemonError(body(15))).context("outside"));

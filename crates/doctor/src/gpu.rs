@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
+use base::proc::MachineMemory;
 use checkpoint_cuda::{Backend, Capabilities};
 use gpu_detect::{DetectError, Host, HostGpu};
 use sandbox::DeviceNode;
@@ -58,7 +59,7 @@ impl Seen {
             module: Path::new("/proc/driver/nvidia/version").exists(),
             host,
             driver: None,
-            memory: std::fs::read_to_string("/proc/meminfo").map_or(0, |text| total_memory(&text)),
+            memory: MachineMemory::read().ok().and_then(|memory| memory.total).unwrap_or(0),
             mps: mps_directory().join("control").exists(),
         };
         if seen.is_there() {
@@ -79,13 +80,6 @@ impl Seen {
 
 fn mps_directory() -> PathBuf {
     std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map_or_else(|| PathBuf::from("/tmp/nvidia-mps"), Into::into)
-}
-
-/// `MemTotal` in bytes.
-fn total_memory(meminfo: &str) -> u64 {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or_default();
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
-    kib.saturating_mul(1024)
 }
 
 pub(crate) fn look(machine: &Machine<'_>) -> Vec<Finding> {
@@ -501,7 +495,6 @@ mod tests {
 
     #[test]
     fn numbers_are_read() {
-        assert_eq!(total_memory("MemTotal:       16303428 kB\nMemFree: 1 kB\n"), 16_303_428 * 1024);
-        assert_eq!((total_memory(""), branch("580.95.05"), branch("")), (0, Some(580), None));
+        assert_eq!((branch("580.95.05"), branch("")), (Some(580), None));
     }
 }

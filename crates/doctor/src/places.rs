@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use base::proc::MachineMemory;
 use cas_core::layout::{Format, Layout};
 
 use crate::{Finding, Machine};
@@ -151,13 +152,7 @@ fn memory() -> Finding {
 
 /// Bytes of memory that can be had without swapping.
 fn available_memory() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap_or_default();
-    line.split_whitespace()
-        .next()
-        .and_then(|number| number.parse::<u64>().ok())
-        .unwrap_or(0)
-        .saturating_mul(1024)
+    MachineMemory::read().ok().and_then(|memory| memory.available).unwrap_or(0)
 }
 
 /// Where large sessions are dumped to.

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use base::proc;
+
 use crate::{Finding, Machine};
 
 /// What Ubuntu's restriction of user namespaces wants to be told. Boxes are made by the copy of `infinijup-box` in the state directory.
@@ -45,7 +47,7 @@ fn user() -> Finding {
 
 /// A system call filter can neither be lifted by CRIU nor tell what it forbids.
 fn filter(status: &str) -> Finding {
-    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).unwrap_or_default().trim();
+    let mode = proc::field(status, "Seccomp").unwrap_or_default();
     if matches!(mode, "" | "0") {
         return Finding::ok("system call filter", "none");
     }

@@ -26,7 +26,6 @@ pub mod forensic;
 pub mod host;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only what was read in /proc is judged"))]
 mod judge;
-pub mod maps;
 mod nvml;
 pub mod object;
 #[cfg(target_os = "linux")]

@@ -13,20 +13,18 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use base::proc::{self, Mapping, Stat};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat_raw};
 use rustix::io::Errno;
 
 use crate::error::{DetectError, Result};
-use crate::maps::{self, Mapping};
 use crate::object::Object;
 use crate::seen::{Seen, SeenFile, SeenMapping};
 use crate::text;
 
 /// The kernel gives `maps` a page at a time, however much is asked for; small files come at once.
 const PIECE: usize = 16 << 10;
-/// No environment, list of sockets or of mappings that a sane process has is larger.
-const LONGEST: usize = 256 << 20;
 
 /// The directory of all processes.
 pub(crate) struct Proc {
@@ -81,7 +79,7 @@ impl Process {
     pub(crate) fn glance(&self, buffers: &mut Buffers) -> Result<Seen> {
         let mut seen = Seen { pid: self.pid, ..Seen::default() };
         self.read("maps", &mut buffers.text)?;
-        for (line, path) in maps::with_file(&buffers.text) {
+        for (line, path) in proc::with_file(&buffers.text) {
             let Some(object) = Object::of(path) else { continue };
             if object.is_library() && seen.maps(object) {
                 continue;
@@ -153,7 +151,7 @@ impl Process {
 
     pub(crate) fn parent(&self, buffers: &mut Buffers) -> Result<Option<i32>> {
         self.read("stat", &mut buffers.text)?;
-        Ok(text::parent(&buffers.text))
+        Ok(Stat::parent_in(&buffers.text))
     }
 
     /// Its children, by the kernel's own list; `None` where the kernel keeps none.
@@ -161,7 +159,7 @@ impl Process {
         let mut children = Vec::new();
         for thread in self.threads(buffers) {
             match self.read(&format!("task/{thread}/children"), &mut buffers.text) {
-                Ok(()) => children.extend(text::children(&buffers.text)),
+                Ok(()) => children.extend(proc::numbers(&String::from_utf8_lossy(&buffers.text))),
                 // The leader cannot vanish before its process: the file is not there at all.
                 Err(DetectError::NoProcess { .. }) if thread == self.pid => return None,
                 Err(_) => {}
@@ -199,7 +197,7 @@ impl Process {
             }
             match rustix::io::read(&file, spare_capacity(into)) {
                 Ok(0) => return Ok(()),
-                Ok(_) if into.len() > LONGEST => {
+                Ok(_) if into.len() as u64 > proc::LONGEST => {
                     let error = io::Error::other("it is larger than any process makes it");
                     return Err(DetectError::io("read", self.path.join(name))(error));
                 }

@@ -1,4 +1,6 @@
-//! The small files of `/proc/PID`.
+//! What the small files of `/proc/PID` tell of GPUs. How such files are written is [`base::proc`]'s.
+
+use base::proc;
 
 use crate::seen::is_telling;
 
@@ -18,21 +20,15 @@ pub struct Status {
 impl Status {
     /// Reads the file.
     pub fn parse(text: &[u8]) -> Self {
-        let mut status = Self { kernel: true, ..Self::default() };
-        for line in text.split(|byte| *byte == b'\n') {
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-            let value = String::from_utf8_lossy(line[colon + 1..].trim_ascii());
-            match &line[..colon] {
-                b"Name" => status.name = value.into_owned(),
-                b"PPid" => status.parent = value.parse().unwrap_or_default(),
-                b"State" => status.state = value.chars().next(),
-                b"VmSize" => status.kernel = false,
-                _ => {}
-            }
+        let text = String::from_utf8_lossy(text);
+        let state = proc::field(&text, "State").and_then(|state| state.chars().next());
+        Self {
+            name: proc::field(&text, "Name").unwrap_or_default().to_owned(),
+            parent: proc::number_of(&text, "PPid").unwrap_or_default(),
+            state,
+            // A zombie has no memory either, but it had.
+            kernel: proc::field(&text, "VmSize").is_none() && state != Some('Z'),
         }
-        // A zombie has no memory either, but it had.
-        status.kernel &= status.state != Some('Z');
-        status
     }
 }
 
@@ -49,12 +45,11 @@ pub fn environment(text: &[u8]) -> Vec<(String, String)> {
 
 /// The process's place in the cgroup hierarchy, from `/proc/PID/cgroup`: the unified one, or else the longest of the others.
 pub fn cgroup(text: &[u8]) -> String {
-    let lines = || text.split(|byte| *byte == b'\n');
-    // `id:controllers:path`; the unified hierarchy is number 0 and names no controllers.
-    let path = |line| <[u8]>::splitn(line, 3, |byte| *byte == b':').nth(2);
-    let unified = lines().filter(|line| line.starts_with(b"0::")).find_map(path).filter(|path| *path != b"/");
-    let chosen = unified.or_else(|| lines().filter_map(path).max_by_key(|path| path.len()));
-    String::from_utf8_lossy(chosen.unwrap_or_default()).into_owned()
+    let text = String::from_utf8_lossy(text);
+    let places = || proc::memberships(&text);
+    let unified = places().find(|place| place.is_unified && place.path != "/");
+    let chosen = unified.or_else(|| places().max_by_key(|place| place.path.len()));
+    chosen.map_or("", |place| place.path).to_owned()
 }
 
 /// A named socket of `/proc/PID/net/unix`.
@@ -78,22 +73,6 @@ pub fn unix_sockets(text: &[u8]) -> Vec<UnixSocket> {
             Some(UnixSocket { inode, name })
         })
         .collect()
-}
-
-/// The numbers in `/proc/PID/task/TID/children`.
-pub fn children(text: &[u8]) -> Vec<i32> {
-    text.split(u8::is_ascii_whitespace)
-        .filter_map(|number| str::from_utf8(number).ok()?.parse().ok())
-        .filter(|pid| *pid > 0)
-        .collect()
-}
-
-/// The parent in `/proc/PID/stat`, which is cheaper to ask for than `status`.
-pub fn parent(text: &[u8]) -> Option<i32> {
-    // `pid (name) state parent …`; the name may hold spaces and parentheses.
-    let after = text.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = text[after..].split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
-    str::from_utf8(fields.nth(1)?).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -134,29 +113,16 @@ mod tests {
         assert_eq!(unix_sockets(text), [expected]);
     }
 
-    #[test]
-    fn numbers_of_children() {
-        assert_eq!(children(b"12 13 \n"), [12, 13]);
-        assert_eq!(children(b""), [0; 0]);
-    }
-
-    #[test]
-    fn the_parent_stands_after_a_wild_name() {
-        assert_eq!(parent(b"12 (a) R 99 ) S 7 12 12 0\n"), Some(7));
-        assert_eq!(parent(b"12 (a) S"), None);
-        assert_eq!(parent(b"12"), None);
-    }
-
     proptest! {
         #[test]
         fn no_bytes_make_them_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = (Status::parse(&bytes), environment(&bytes), cgroup(&bytes), unix_sockets(&bytes), children(&bytes), parent(&bytes));
+            let _ = (Status::parse(&bytes), environment(&bytes), cgroup(&bytes), unix_sockets(&bytes));
         }
 
         #[test]
         fn no_text_makes_them_panic(text in "((Name|PPid|State|NCCL_X|0|7):?=?[ -~\\x00]{0,20}\n){0,8}") {
             let bytes = text.as_bytes();
-            let _ = (Status::parse(bytes), environment(bytes), cgroup(bytes), unix_sockets(bytes), children(bytes), parent(bytes));
+            let _ = (Status::parse(bytes), environment(bytes), cgroup(bytes), unix_sockets(bytes));
         }
     }
 }

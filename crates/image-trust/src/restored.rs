@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use base::proc::Mapping;
 use rustix::fs::FileType;
 use sandbox::User;
 
@@ -120,15 +121,19 @@ fn process(pid: i32, user: &User, findings: &mut Findings, held: &mut BTreeMap<K
             need,
         )?;
     }
-    for (start_to_end, permissions, link) in mappings(&fs::read(proc.join("maps"))?) {
+    let maps = base::proc::read(pid, "maps")?.ok_or(io::ErrorKind::NotFound)?;
+    for line in maps.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        // What cannot be read cannot be trusted.
+        let mapping = Mapping::parse(line).ok_or(io::ErrorKind::InvalidData)?;
+        let Some(link) = mapping.file() else { continue };
         let need = Need {
             read: true,
-            write: permissions.contains('s') && permissions.contains('w'),
-            code: permissions.contains('x'),
+            write: mapping.is_shared() && mapping.is_writable(),
+            code: mapping.is_executable(),
             ..Need::default()
         };
         let what = format!("a mapping of process {pid} (`{}`)", link.display());
-        hold(link, proc.join("map_files").join(start_to_end), what, need)?;
+        hold(link, proc.join("map_files").join(mapping.range()), what, need)?;
     }
     let runs = Need { read: true, execute: true, code: true, ..Need::default() };
     let enters = Need { execute: true, ..Need::default() };
@@ -139,35 +144,8 @@ fn process(pid: i32, user: &User, findings: &mut Findings, held: &mut BTreeMap<K
     Ok(())
 }
 
-/// Mappings of files: name in `map_files`, permissions, path.
-fn mappings(maps: &[u8]) -> Vec<(String, String, PathBuf)> {
-    let mut found = Vec::new();
-    for line in maps.split(|byte| *byte == b'\n') {
-        let mut words = line.splitn(6, |byte| *byte == b' ');
-        let (Some(range), Some(permissions)) = (words.next(), words.next()) else { continue };
-        let rest = words.nth(3).unwrap_or_default();
-        let link = rest.trim_ascii_start();
-        if !link.starts_with(b"/") {
-            continue;
-        }
-        // map_files has no leading zeros, maps has
-        let range: Vec<String> = String::from_utf8_lossy(range)
-            .split('-')
-            .map(|end| match end.trim_start_matches('0') {
-                "" => "0".to_owned(),
-                end => end.to_owned(),
-            })
-            .collect();
-        let link = PathBuf::from(std::ffi::OsString::from_vec(link.to_vec()));
-        found.push((range.join("-"), String::from_utf8_lossy(permissions).into_owned(), link));
-    }
-    found
-}
-
 fn credentials(status: &str, user: &User) -> Vec<String> {
-    let field = |name: &str| {
-        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim()
-    };
+    let field = |name: &str| base::proc::field(status, name).unwrap_or_default();
     let mut faults = Vec::new();
     let numbers = |text: &str| {
         text.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX)).collect::<Vec<u64>>()
@@ -239,19 +217,6 @@ fn may_hold(held: &Held, root: &OwnedFd, user: &User) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mappings_are_read_as_map_files_names_them() {
-        let maps = b"00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/dbus daemon\n\
-                     7f00-7f10 rw-p 00000000 00:00 0 \n7f10-7f20 rw-s 00000000 00:01 5    /dev/zero (deleted)\n";
-        let found = mappings(maps);
-        assert_eq!(found.len(), 2);
-        assert_eq!(
-            found[0],
-            ("400000-452000".to_owned(), "r-xp".to_owned(), PathBuf::from("/usr/bin/dbus daemon"))
-        );
-        assert_eq!(found[1].2, Path::new("/dev/zero (deleted)"));
-    }
 
     #[test]
     fn credentials_are_compared() {

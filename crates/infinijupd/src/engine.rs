@@ -46,6 +46,7 @@ impl From<LifecycleError> for Failure {
             causes: causes(&error).into_iter().chain(error.evidence()).collect(),
             hint: error.hint(),
             exit,
+            field: None,
             files: files(&error),
         };
         Self { status, body: Box::new(body) }

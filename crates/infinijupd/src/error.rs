@@ -51,12 +51,14 @@ pub enum DaemonError {
     BadRequest {
         /// What is wrong with it.
         what: String,
+        /// The field of its body that is, if it is one.
+        field: Option<&'static str>,
     },
-    /// There is no such session.
-    #[error("there is no session `{which}`")]
-    NoSession {
-        /// As it was asked for.
-        which: String,
+    /// A request has a field that this daemon does not know.
+    #[error("the request has a field that this daemon does not know: `{field}`")]
+    UnknownField {
+        /// Its name.
+        field: String,
     },
     /// There is no such job.
     #[error("there is no job `{id}`")]
@@ -130,11 +132,11 @@ impl DaemonError {
             Self::AlreadyRunning { .. } => "IJ-D002",
             Self::Settings { .. } => "IJ-D003",
             Self::BadRequest { .. } => "IJ-D010",
-            Self::NoSession { .. } => "IJ-D011",
             Self::NoJob { .. } => "IJ-D012",
             Self::NoRoute { .. } => "IJ-D013",
             Self::TooLarge { .. } => "IJ-D014",
             Self::Log { .. } => "IJ-D016",
+            Self::UnknownField { .. } => "IJ-D017",
             Self::Stopping => "IJ-D020",
             Self::TooManyJobs { .. } => "IJ-D021",
             Self::Crowded { .. } => "IJ-D022",
@@ -148,7 +150,7 @@ impl DaemonError {
         match self {
             Self::Settings { .. }
             | Self::BadRequest { .. }
-            | Self::NoSession { .. }
+            | Self::UnknownField { .. }
             | Self::NoJob { .. }
             | Self::NoRoute { .. }
             | Self::TooLarge { .. } => Class::Usage,
@@ -168,7 +170,9 @@ impl DaemonError {
         let hint = match self {
             Self::AlreadyRunning { .. } => "stop that one first, or give this one its own --state and --run",
             Self::Settings { .. } => "`infinijupd --help` lists what can be set",
-            Self::NoSession { .. } => "`infinijup ps` lists the sessions",
+            Self::UnknownField { .. } => {
+                "if the program that asked is newer than the daemon, restart the daemon; sessions live on"
+            }
             Self::NoRoute { .. } => "GET /v1/openapi.json describes the interface of this daemon",
             Self::Stopping => "try again in a moment, when it has been started again",
             Self::TooManyJobs { .. } => "wait until some of them have ended",
@@ -182,11 +186,20 @@ impl DaemonError {
         Some(hint.to_owned())
     }
 
+    /// The field of the request's body that it is about.
+    fn field(&self) -> Option<&str> {
+        match self {
+            Self::BadRequest { field, .. } => *field,
+            Self::UnknownField { field } => Some(field),
+            _ => None,
+        }
+    }
+
     /// The HTTP status that goes with it.
     pub const fn status(&self) -> u16 {
         match self {
-            Self::Settings { .. } | Self::BadRequest { .. } => 400,
-            Self::NoSession { .. } | Self::NoJob { .. } => 404,
+            Self::Settings { .. } | Self::BadRequest { .. } | Self::UnknownField { .. } => 400,
+            Self::NoJob { .. } => 404,
             Self::NoRoute { other_method: true, .. } => 405,
             Self::NoRoute { .. } => 404,
             Self::AlreadyRunning { .. } | Self::Log { .. } => 409,
@@ -200,8 +213,11 @@ impl DaemonError {
     /// The exit code that a command should end with.
     pub const fn exit(&self) -> u8 {
         match self {
-            Self::Settings { .. } | Self::BadRequest { .. } | Self::TooLarge { .. } => exit::USAGE,
-            Self::NoSession { .. } | Self::NoJob { .. } => exit::NOT_FOUND,
+            Self::Settings { .. }
+            | Self::BadRequest { .. }
+            | Self::UnknownField { .. }
+            | Self::TooLarge { .. } => exit::USAGE,
+            Self::NoJob { .. } => exit::NOT_FOUND,
             Self::AlreadyRunning { .. }
             | Self::Stopping
             | Self::TooManyJobs { .. }
@@ -221,6 +237,7 @@ impl From<DaemonError> for Failure {
             causes: causes(&error),
             hint: error.hint(),
             exit: error.exit(),
+            field: error.field().map(ToOwned::to_owned),
             files: Vec::new(),
         };
         Self { status: error.status(), body: Box::new(body) }

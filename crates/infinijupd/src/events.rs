@@ -143,6 +143,7 @@ pub(crate) fn blank(kind: EventKind) -> Event {
         session: None,
         state: None,
         job_id: None,
+        job_kind: None,
         job: None,
         step: None,
         commit: None,

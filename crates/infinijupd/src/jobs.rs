@@ -183,6 +183,7 @@ impl Jobs {
         self.events.publish(Event {
             session: job.session.clone(),
             job_id: Some(job.id.clone()),
+            job_kind: Some(job.kind),
             job: whole,
             step,
             ..blank(kind)

@@ -116,8 +116,7 @@ pub(crate) fn is_ipykernel<S: AsRef<OsStr>>(argv: &[S]) -> bool {
 
 /// Whether a directory of this name can be a kernelspec.
 pub(crate) fn is_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    !name.is_empty() && name.len() <= 255 && name != "." && name != ".." && name.bytes().all(fits)
+    base::names::check_kernelspec(name).is_ok()
 }
 
 #[cfg(test)]

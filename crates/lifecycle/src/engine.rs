@@ -293,20 +293,8 @@ impl Engine {
 
 /// A name becomes part of paths and of thread names.
 fn check_name(name: &str) -> Result<()> {
-    const LONGEST: usize = 64;
-    let letters = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let right = !name.is_empty()
-        && name.len() <= LONGEST
-        && name.bytes().all(letters)
-        && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
-        && !name.ends_with(".lock");
-    if right {
-        return Ok(());
-    }
-    Err(LifecycleError::BadRequest {
-        detail: format!(
-            "a session's name has 1 to {LONGEST} letters, digits, `-`, `_` or `.`, and begins with a letter or digit"
-        ),
+    base::names::check_session(name).map_err(|broken| LifecycleError::BadRequest {
+        detail: format!("`{}` cannot name a session: {broken}", name.escape_debug()),
     })
 }
 
@@ -360,10 +348,12 @@ mod tests {
 
     #[test]
     fn names_are_safe_in_paths_and_refs() {
-        for good in ["a", "train-2", "x_1.y", "9"] {
+        for good in ["a", "train-2", "x_1.y", "9", "Größe.2"] {
             check_name(good).unwrap();
         }
-        for bad in ["", "../x", "a/b", ".a", "-a", "a b", "a\0", "ä", "x.lock", &"a".repeat(65)] {
+        for bad in
+            ["", "../x", "a/b", ".a", "-a", "a b", "a\0", "a\u{202e}b", "a.", "x.lock", &"a".repeat(65)]
+        {
             assert_eq!(check_name(bad).unwrap_err().code(), "IJ-L015", "{bad:?}");
         }
     }

@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use base::proc;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -72,8 +73,9 @@ impl Layout {
     fn only_what_is_delegated(&mut self) {
         self.v1.clear();
         let Some(root) = &self.v2 else { return };
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        let own = proc::read_text_at(Path::new("/proc/self/cgroup")).unwrap_or_default();
+        let own = proc::memberships(&own).find(|place| place.is_unified);
+        let own = own.and_then(|place| place.path.strip_prefix('/')).unwrap_or_default();
         // A daemon that lives in a group of its own making is one level deeper than what was delegated.
         let own = Path::new(own);
         let own = if own.ends_with(DAEMON) { own.parent().unwrap_or(own) } else { own };
@@ -324,23 +326,18 @@ pub(crate) fn of_box(pid: i32) -> Result<Vec<PathBuf>> {
     Ok(directories(&Layout::of_this_machine()?, &text))
 }
 
-/// Reads a process's `cgroup` file: lines of `number:controllers:path`, v2 with the number 0 and no controllers.
+/// The directories of a process's cgroups that are the box's, from the text of its `cgroup` file.
 fn directories(layout: &Layout, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for line in text.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(number), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
+    for place in proc::memberships(text) {
         let ours = |path: &&str| {
             Path::new(path).strip_prefix(&layout.below).is_ok_and(|below| below.starts_with(PARENT))
         };
-        let Some(relative) = path.strip_prefix('/').filter(ours) else { continue };
-        let root = if number == "0" {
+        let Some(relative) = place.path.strip_prefix('/').filter(ours) else { continue };
+        let root = if place.is_unified {
             layout.v2.as_ref()
         } else {
-            controllers.split(',').find_map(|controller| layout.v1.get(controller))
+            place.controllers().find_map(|controller| layout.v1.get(controller))
         };
         found.extend(root.map(|root| root.join(relative)));
     }

@@ -5,12 +5,11 @@
 //! opened first and checked afterwards, so that they cannot hit a successor.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use base::proc::{self, Stat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -68,12 +67,12 @@ impl ProcessInfo {
 impl Identity {
     /// The process that has this pid now, a zombie included; `None` if there is none.
     pub fn of(pid: i32) -> Result<Option<Self>> {
-        Ok(Stat::read(pid)?.map(|stat| Self { pid, start_time: stat.start_time }))
+        Ok(stat(pid)?.map(|stat| Self { pid, start_time: stat.start_time }))
     }
 
     /// Whether it still runs (a zombie does not).
     pub fn is_alive(&self) -> bool {
-        matches!(Stat::read(self.pid), Ok(Some(stat)) if stat.start_time == self.start_time && !matches!(stat.state, 'Z' | 'X'))
+        matches!(stat(self.pid), Ok(Some(stat)) if stat.start_time == self.start_time && !stat.is_over())
     }
 
     /// A pidfd of it; [`SandboxError::Gone`] when it is no more.
@@ -127,83 +126,34 @@ impl Identity {
     }
 }
 
-/// The fields of `/proc/PID/stat` that we use.
-struct Stat {
-    comm: String,
-    state: char,
-    ppid: i32,
-    group: i32,
-    session: i32,
-    threads: u64,
-    start_time: u64,
-}
-
-impl Stat {
-    fn read(pid: i32) -> Result<Option<Self>> {
-        let path = format!("/proc/{pid}/stat");
-        match fs::read(&path) {
-            Ok(bytes) => Ok(Self::parse(&String::from_utf8_lossy(&bytes))),
-            Err(error) if has_ended(&error) => Ok(None),
-            Err(error) => Err(SandboxError::io("read", Path::new(&path))(error)),
-        }
-    }
-
-    /// The name may hold blanks and brackets, so everything counts from the last bracket.
-    fn parse(line: &str) -> Option<Self> {
-        let (front, fields) = line.rsplit_once(')')?;
-        let (_, comm) = front.split_once('(')?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        Some(Self {
-            comm: comm.to_owned(),
-            state: fields.first()?.chars().next()?,
-            ppid: fields.get(1)?.parse().ok()?,
-            group: fields.get(2)?.parse().ok()?,
-            session: fields.get(3)?.parse().ok()?,
-            threads: fields.get(17)?.parse().ok()?,
-            start_time: fields.get(19)?.parse().ok()?,
-        })
-    }
+fn stat(pid: i32) -> Result<Option<Stat>> {
+    Stat::of(pid).map_err(SandboxError::io("read", &proc::path(pid, "stat")))
 }
 
 /// What `/proc` says about one process; `None` if there is none.
 pub fn info(pid: i32) -> Result<Option<ProcessInfo>> {
-    let Some(stat) = Stat::read(pid)? else { return Ok(None) };
-    let path = format!("/proc/{pid}/status");
-    let status = match fs::read(&path) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if has_ended(&error) => return Ok(None),
-        Err(error) => return Err(SandboxError::io("read", Path::new(&path))(error)),
-    };
-    let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-    Ok(Some(ProcessInfo {
+    let Some(stat) = stat(pid)? else { return Ok(None) };
+    let status =
+        proc::read_text(pid, "status").map_err(SandboxError::io("read", &proc::path(pid, "status")))?;
+    Ok(status.map(|status| ProcessInfo {
         pid,
-        ppid: stat.ppid,
+        ppid: stat.parent,
         comm: stat.comm,
-        uid: line("Uid:")
-            .split_ascii_whitespace()
-            .next()
-            .and_then(|uid| uid.parse().ok())
-            .unwrap_or(u32::MAX),
+        uid: proc::number_of(&status, "Uid").unwrap_or(u32::MAX),
         state: stat.state,
         group: stat.group,
         session: stat.session,
         threads: stat.threads,
         start_time: stat.start_time,
-        namespace_pids: line("NSpid:").split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
+        namespace_pids: proc::numbers_of(&status, "NSpid").unwrap_or_default(),
     }))
 }
 
 /// Every process of the machine.
 pub fn all() -> Result<Vec<ProcessInfo>> {
-    let directory = Path::new("/proc");
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(SandboxError::io("list", directory))? {
-        let entry = entry.map_err(SandboxError::io("list", directory))?;
-        if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())
-            && let Some(process) = info(pid)?
-        {
-            found.push(process);
-        }
+    for pid in proc::pids().map_err(SandboxError::io("list", Path::new("/proc")))? {
+        found.extend(info(pid)?);
     }
     Ok(found)
 }
@@ -215,15 +165,11 @@ pub(crate) fn own_children() -> Result<Vec<ProcessInfo>> {
 
 /// The children of a process.
 pub(crate) fn children(own: i32) -> Result<Vec<ProcessInfo>> {
-    // Each thread has a list of the children it started; a kernel may be built without these lists.
-    let lists: Option<String> = fs::read_dir(format!("/proc/{own}/task")).ok().and_then(|threads| {
-        threads.map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok()).collect()
-    });
-    let Some(lists) = lists else {
+    let Some(pids) = proc::children(own) else {
         return Ok(all()?.into_iter().filter(|process| process.ppid == own).collect());
     };
     let mut found = Vec::new();
-    for pid in lists.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
+    for pid in pids {
         found.extend(info(pid)?.filter(|process| process.ppid == own));
     }
     Ok(found)
@@ -259,35 +205,9 @@ pub fn namespace_inode(pid: i32, kind: &str) -> Result<u64> {
     }
 }
 
-/// Reading from a process that ends meanwhile gives one of these.
-fn has_ended(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_with_brackets_and_blanks_does_not_shift_the_fields() {
-        let fields = "S 7 42 43 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 5 0 987654 0 0";
-        let stat = Stat::parse(&format!("42 (a) b (c) {fields}")).expect("this line is complete");
-        assert_eq!(
-            (
-                stat.comm.as_str(),
-                stat.state,
-                stat.ppid,
-                stat.group,
-                stat.session,
-                stat.threads,
-                stat.start_time
-            ),
-            ("a) b (c", 'S', 7, 42, 43, 5, 987_654)
-        );
-        assert!(Stat::parse("42 (cut off) S 7").is_none());
-        assert!(Stat::parse("").is_none());
-    }
 
     #[test]
     fn an_ended_child_is_gone_and_cannot_be_signalled_any_more() {

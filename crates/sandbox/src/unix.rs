@@ -6,8 +6,9 @@
 //! sockets that the machine's services hold.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::path::Path;
 
+use base::proc;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::{Deserialize, Serialize};
 
@@ -71,15 +72,9 @@ pub fn unix_connections(tree: &[i32], boxed: Option<(&Program, Identity)>) -> Re
 
 /// Descriptors of a process that are sockets, with their inodes.
 fn sockets_of(pid: i32) -> Vec<(i32, u64)> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
-    entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let target = fs::read_link(entry.path()).ok()?;
-            let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-            Some((entry.file_name().to_str()?.parse().ok()?, inode))
-        })
-        .collect()
+    let Ok(Some(descriptors)) = proc::descriptors(pid) else { return Vec::new() };
+    let inode = |target: &Path| target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    descriptors.into_iter().filter_map(|(fd, target)| Some((fd, inode(&target)?))).collect()
 }
 
 pub(crate) const HEADER: usize = 16;

@@ -1,7 +1,8 @@
 //! Who may use whom.
 //!
 //! [`LAYERS`] is the drawing in `docs/architecture.md` as data, for every crate of the design, also those that are still
-//! to come. Three rules follow from it:
+//! to come. Four rules follow from it:
+//! * [`GROUND`] lies below everything: every crate may use it, and it uses none.
 //! * An ordinary or build dependency of a crate on another must be listed in the crate's row.
 //! * A dev-dependency may go anywhere, so long as it does not close a circle: a test of `cas-core` that needs
 //!   `manifest` belongs to `manifest`.
@@ -12,9 +13,13 @@ use std::path::Path;
 
 use crate::metadata::{Metadata, Package};
 
-/// Each crate under `crates/` with the crates it may use, lowest layer first.
+/// What everybody needs. It is not repeated in the rows of [`LAYERS`].
+pub const GROUND: &str = "base";
+
+/// Each crate under `crates/` with the crates it may use beside [`GROUND`], lowest layer first.
 pub const LAYERS: &[(&str, &[&str])] = &[
     ("workspace-checks", &[]),
+    (GROUND, &[]),
     // The store and what lies in it.
     ("cas-core", &[]),
     ("manifest", &["cas-core"]),
@@ -134,7 +139,7 @@ fn arrows_of(
                     "the dev-dependency of `{from}` on `{to}` closes a circle: move the test that needs it up into `{to}`"
                 ));
             }
-        } else if !may_use.contains(&to) {
+        } else if !may_use.contains(&to) && (to != GROUND || from == GROUND) {
             findings.push(format!(
                 "`{from}` uses `{to}`, but may use only [{}]: let `{from}` declare the trait it needs and the layer above \
                  wire it, or change the design first (docs/architecture.md, then LAYERS in \
@@ -173,6 +178,9 @@ fn row(name: &str) -> Option<&'static [&'static str]> {
 fn reach(name: &str) -> BTreeSet<&'static str> {
     let mut seen = BTreeSet::new();
     let mut todo: Vec<&'static str> = row(name).unwrap_or_default().to_vec();
+    if name != GROUND {
+        todo.push(GROUND);
+    }
     while let Some(next) = todo.pop() {
         if seen.insert(next) {
             todo.extend(row(next).unwrap_or_default());
@@ -239,6 +247,19 @@ mod tests {
             ("tests/torture", &[("cli", "normal")]),
         ]);
         assert_eq!(broken_arrows(&metadata), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_ground_is_for_everybody_and_uses_nobody() {
+        let base: (&str, &[_]) = ("crates/base", &[]);
+        for name in ["crates/cas-core", "crates/sandbox", "crates/cli"] {
+            let metadata = workspace(&[(name, &[("base", "normal")]), base]);
+            assert_eq!(broken_arrows(&metadata), Vec::<String>::new());
+        }
+        let upward: (&str, &[_]) = ("crates/base", &[("cas-core", "normal")]);
+        only_finding(&workspace(&[upward, ("crates/cas-core", &[])]), "`base` uses `cas-core`");
+        let circle: (&str, &[_]) = ("crates/base", &[("sandbox", "dev")]);
+        only_finding(&workspace(&[circle, ("crates/sandbox", &[])]), "closes a circle");
     }
 
     #[test]

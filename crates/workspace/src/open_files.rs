@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use base::proc::{self, Mapping};
 use rustix::fs::OFlags;
 
 use super::Places;
@@ -57,7 +58,7 @@ pub(crate) fn look(pids: &[i32], places: &Places) -> Result<Open> {
     for &pid in pids {
         let directory = PathBuf::from(format!("/proc/{pid}"));
         found.descriptors(pid, &directory).map_err(io_error("read", directory.join("fd")))?;
-        found.mappings(&directory).map_err(io_error("read", directory.join("maps")))?;
+        found.mappings(pid, &directory).map_err(io_error("read", directory.join("maps")))?;
     }
     Ok(Open { files: found.files.into_values().collect(), mapped: found.mapped })
 }
@@ -86,13 +87,9 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn descriptors(&mut self, pid: i32, directory: &Path) -> io::Result<()> {
-        let Some(list) = unless_ended(fs::read_dir(directory.join("fd")))? else { return Ok(()) };
-        for item in list {
-            let Some(item) = unless_ended(item)? else { return Ok(()) };
-            let link = item.path();
-            let Some(fd) = item.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // A descriptor may be closed while we look, unless the process is frozen.
-            let Ok(name) = fs::read_link(&link) else { continue };
+        // A process that ended meanwhile has nothing open.
+        for (fd, name) in proc::descriptors(pid)?.unwrap_or_default() {
+            let link = directory.join("fd").join(fd.to_string());
             // `socket:[7]`, `/dev/null` and the like.
             if self.places.spot(&name).is_none() {
                 continue;
@@ -101,9 +98,8 @@ impl Found<'_> {
             if !facts.is_file() {
                 continue;
             }
-            let Ok(info) = fs::read_to_string(directory.join("fdinfo").join(item.file_name())) else {
-                continue;
-            };
+            // A descriptor may be closed while we look, unless the process is frozen.
+            let Ok(Some(info)) = proc::read_text(pid, &format!("fdinfo/{fd}")) else { continue };
             let flags = flags_in(&info);
             if flags.contains(OFlags::PATH) {
                 continue;
@@ -112,7 +108,7 @@ impl Found<'_> {
             let written = access == OFlags::WRONLY || access == OFlags::RDWR;
             let append_only = access == OFlags::WRONLY && flags.contains(OFlags::APPEND);
             // Read after the size: what was written in between makes the position greater, never smaller.
-            let at_end = field(&info, "pos:").and_then(|text| text.parse().ok()) >= Some(facts.size);
+            let at_end = proc::number_of(&info, "pos") >= Some(facts.size);
             let own_end = access == OFlags::RDWR || (written && at_end);
             let descriptor = Some((pid, fd));
             let flags = OpenFlags { descriptor, written, mapped_written: false, append_only, own_end };
@@ -121,29 +117,28 @@ impl Found<'_> {
         Ok(())
     }
 
-    fn mappings(&mut self, directory: &Path) -> io::Result<()> {
-        let Some(maps) = unless_ended(fs::read(directory.join("maps")))? else { return Ok(()) };
-        let mut last: Option<(u64, Vec<u8>, bool)> = None;
-        for line in maps.split(|&byte| byte == b'\n') {
-            let Some(mapping) = Mapping::parse(line) else { continue };
-            let written = mapping.shared && mapping.writable;
-            let key = (mapping.ino, mapping.name.clone(), written);
+    fn mappings(&mut self, pid: i32, directory: &Path) -> io::Result<()> {
+        let maps = proc::read(pid, "maps")?.unwrap_or_default();
+        let mut last = None;
+        for mapping in proc::with_file(&maps).filter_map(|(line, _)| Mapping::parse(line)) {
+            let written = mapping.is_shared() && mapping.is_writable();
+            let key = (mapping.inode, mapping.path, written);
             // A library has several mappings, one after the other.
-            if last.replace(key.clone()) == Some(key) {
+            if last.replace(key) == Some(key) {
                 continue;
             }
-            let name = PathBuf::from(OsString::from_vec(mapping.name));
+            let Some(name) = mapping.file() else { continue };
             if self.places.spot(&name).is_none() {
                 continue;
             }
             if !written {
-                self.mapped.insert((name, mapping.ino));
+                self.mapped.insert((name, mapping.inode));
                 continue;
             }
-            let by_range = directory.join("map_files").join(&mapping.range);
+            let by_range = directory.join("map_files").join(mapping.range());
             let facts = facts_of_magic(&by_range).ok().or_else(|| {
                 let seen = facts_of_magic(&directory.join("root").join(name.strip_prefix("/").ok()?)).ok();
-                seen.filter(|facts| facts.ino == mapping.ino)
+                seen.filter(|facts| facts.ino == mapping.inode)
             });
             let Some(facts) = facts.filter(Facts::is_file) else { continue };
             let flags = OpenFlags {
@@ -212,70 +207,9 @@ struct OpenFlags {
     own_end: bool,
 }
 
-/// A process that ended meanwhile has nothing open.
-fn unless_ended<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
-}
-
 fn flags_in(info: &str) -> OFlags {
-    let bits = field(info, "flags:").and_then(|text| u32::from_str_radix(text, 8).ok());
+    let bits = proc::field(info, "flags").and_then(|text| u32::from_str_radix(text, 8).ok());
     OFlags::from_bits_retain(bits.unwrap_or_default())
-}
-
-struct Mapping {
-    range: String,
-    writable: bool,
-    shared: bool,
-    ino: u64,
-    name: Vec<u8>,
-}
-
-impl Mapping {
-    /// `7f00-7f10 rw-s 00000000 fe:00 123    /path`, with a newline in the path as `\012`.
-    fn parse(line: &[u8]) -> Option<Self> {
-        let at = line.iter().position(|&byte| byte == b'/')?;
-        let (head, name) = line.split_at_checked(at)?;
-        let head = std::str::from_utf8(head).ok()?;
-        let mut words = head.split_ascii_whitespace();
-        let (range, rights) = (words.next()?, words.next()?.as_bytes());
-        let ino = words.nth(2)?.parse().ok()?;
-        let range: Vec<String> = range
-            .split('-')
-            .map(|end| u64::from_str_radix(end, 16).map(|end| format!("{end:x}")))
-            .collect::<Result<_, _>>()
-            .ok()?;
-        Some(Self {
-            range: range.join("-"),
-            writable: rights.get(1) == Some(&b'w'),
-            shared: rights.get(3) == Some(&b's'),
-            ino,
-            name: unescape(name),
-        })
-    }
-}
-
-fn unescape(name: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(name.len());
-    let mut rest = name;
-    while let Some((&byte, tail)) = rest.split_first() {
-        if let Some(tail) = rest.strip_prefix(b"\\012") {
-            out.push(b'\n');
-            rest = tail;
-        } else {
-            out.push(byte);
-            rest = tail;
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -285,24 +219,6 @@ mod tests {
 
     use super::*;
     use crate::testing::{Holder, Home};
-
-    #[test]
-    fn lines_of_maps_are_read() {
-        let line = b"7f0000-7f1000 rw-s 00000000 fe:00 131   /home/a b\\012c\xff (deleted)";
-        let mapping = Mapping::parse(line).unwrap();
-        assert_eq!((mapping.ino, mapping.writable, mapping.shared), (131, true, true));
-        assert_eq!(mapping.range, "7f0000-7f1000");
-        assert_eq!(mapping.name, b"/home/a b\nc\xff (deleted)");
-        let line = b"00400000-00401000 r-xp 00000000 fe:00 7 /bin/sleep";
-        let mapping = Mapping::parse(line).unwrap();
-        assert_eq!(
-            (mapping.writable, mapping.shared, mapping.range.as_str()),
-            (false, false, "400000-401000")
-        );
-        for line in [&b""[..], b"7ff-800 rw-p 0 00:00 0 [stack]", b"x-y rw-p 0 0 0 /a", b"\xff/a", b"/"] {
-            assert!(Mapping::parse(line).is_none(), "{}", line.escape_ascii());
-        }
-    }
 
     #[test]
     fn flags_are_octal() {

@@ -22,7 +22,7 @@ import type { ITarget } from '../notebooks';
 import { asSentence, follow, showError } from '../notify';
 import { endQuestions } from '../questions';
 import { Recorder, Rejoined } from '../rejoin';
-import type { CommitView, RollbackOutcome, Text } from '../wire';
+import type { CommitView, RollbackOutcome } from '../wire';
 import type { IDeps } from './deps';
 
 /** How long the event that names the running cell may come after the answer, in milliseconds. */
@@ -119,7 +119,7 @@ export class Restorer {
     const others = changed as ApiError | null;
     if (others) {
       wait.give();
-      return (await askForce(trans, filesOf(others)))
+      return (await askForce(trans, others.files))
         ? this._restore(target, commit, content, mode, true)
         : null;
     }
@@ -327,16 +327,9 @@ export class Restorer {
   private readonly _rejoined = new Map<string, Rejoined>();
 }
 
-/** Whether a restore was refused because others changed files. */
+/** Whether a restore was refused because others changed files; `files` has them. */
 function isOthers(error: ApiError): boolean {
-  return error.code === 'IJ-L030' || error.files.length > 0;
-}
-
-/** Which files; a daemon that does not list them names them in its sentence. */
-function filesOf(error: ApiError): readonly Text[] {
-  return error.files.length > 0
-    ? error.files
-    : Array.from(error.message.matchAll(/`([^`]+)`/g), match => match[1]);
+  return error.code === 'IJ-L030';
 }
 
 /** The event of a restore that this page asked for. */

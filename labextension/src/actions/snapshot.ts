@@ -4,6 +4,7 @@ import { askDelete, askText } from '../dialogs';
 import { contentOf, saveIfDirty } from '../document';
 import { duration, shortId, size } from '../history/format';
 import { asApiError } from '../model';
+import { isTagName } from '../names';
 import type { ITarget } from '../notebooks';
 import { follow, showError } from '../notify';
 import { CommandIDs } from '../tokens';
@@ -119,7 +120,13 @@ export async function tag(
       trans.__('Tag snapshot %1', shortId(commit)),
       trans.__('Tag'),
       trans.__('Tag'),
-      trans.__('Tagged snapshots are kept until you delete them.')
+      trans.__('Tagged snapshots are kept until you delete them.'),
+      {
+        holds: isTagName,
+        words: trans.__(
+          'This cannot be a tag. It may not begin with - or a dot, nor have two dots or one of ~ ^ : ? * [ \\ in it.'
+        )
+      }
     ));
   if (name) {
     await model.api

@@ -72,7 +72,7 @@ export function cellText(commit: CommitView): string {
     return '';
   }
   const number = typeof cell.number === 'number' ? `[${cell.number}] ` : '';
-  return `${number}${firstLine(cell.source)}`.trim();
+  return `${number}${firstLine(cell.source ?? '')}`.trim();
 }
 
 /** What it takes: new and whole size, GPU memory, pause. */

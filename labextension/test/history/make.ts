@@ -49,6 +49,10 @@ export function session(more: Partial<SessionView> = {}): SessionView {
     id: 's1',
     name: 'quiet-fox',
     state: 'running',
+    command: ['python3'],
+    cwd: '/home/ada',
+    network: 'private',
+    files: { type: 'open' },
     thread: 'main',
     head: null,
     created: '2026-11-15T11:00:00Z',
@@ -58,7 +62,7 @@ export function session(more: Partial<SessionView> = {}): SessionView {
 
 export function thread(
   name: string,
-  head: string | null,
+  head: string,
   more: Partial<ThreadView> = {}
 ): ThreadView {
   return { name, head, session: null, ...more };

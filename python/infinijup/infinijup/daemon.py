@@ -20,6 +20,8 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
+from infinijup.wire import Event
+
 SOCKET_VARIABLE = "INFINIJUP_SOCKET"
 RUN_VARIABLE = "INFINIJUP_RUN"
 STATE_VARIABLE = "INFINIJUP_STATE"
@@ -47,6 +49,11 @@ class DaemonError(Exception):
         error = cls(str(body.get("code", "")), body["message"], body.get("hint"), status, body.get("causes"))
         error.body = {**body, **error.body}
         return error
+
+    @property
+    def field(self) -> str | None:
+        """The field of the request that the daemon does not know, or that cannot be so."""
+        return self.body.get("field")
 
     def __str__(self) -> str:
         text = ": ".join([self.message, *self.causes])
@@ -192,7 +199,7 @@ class Daemon:
         """Takes something away."""
         return await self._ask("DELETE", path, None, wait)
 
-    async def events(self, last_id: int | None = None) -> AsyncIterator[dict[str, Any]]:
+    async def events(self, last_id: int | None = None) -> AsyncIterator[Event]:
         """What happens from now on, or after event `last_id`. Ends by `DaemonAway`; then come back with the last id seen.
 
         `kind` is `missed` if events before it are lost: ask for the state of things anew.
@@ -211,7 +218,7 @@ class Daemon:
             raise self._away(error) from error
         raise DaemonAway("the daemon ended its stream of events")
 
-    async def watch(self, last_id: int | None = None, pause: float = 1.0) -> AsyncIterator[dict[str, Any]]:
+    async def watch(self, last_id: int | None = None, pause: float = 1.0) -> AsyncIterator[Event]:
         """`events` for ever. `{"kind": "away"}` and `{"kind": "back"}` come in between when the daemon goes and returns."""
         away = False
         while True:

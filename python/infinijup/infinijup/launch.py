@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from infinijup import names
 from infinijup.daemon import to_wire
 
 PLACEHOLDER = "{connection_file}"
@@ -24,6 +25,7 @@ NO_HISTORY = "--HistoryManager.enabled=False"
 MAGIC = "--IPKernelApp.extra_extensions=infinijup"
 FLAG = "INFINIJUP_SESSION"
 
+# With a number or the kernel's id behind it, it must still fit.
 _LONGEST_NAME = 48
 # As their packages name them.
 _XEUS = r"xpython(_launcher)?|xcpp(\d\d)?|xsqlite|xsql|xr|xlua|xoctave|xrobot|xwren|xnelson|xhaskell|xfortran"
@@ -96,7 +98,7 @@ def environment(env: Mapping[str, str], name: str) -> list[dict[str, Any]]:
 
 def free_name(wish: str, taken: Iterable[str], kernel_id: str) -> str:
     """A name for people, unique among the user's sessions: that of the notebook, if it can be had."""
-    stem = re.sub(r"[^\w.-]+", "-", wish, flags=re.ASCII).strip("-._")[:_LONGEST_NAME].rstrip("-._") or "kernel"
+    stem = names.session_like(wish, _LONGEST_NAME) or "kernel"
     used = set(taken)
     candidates = (stem, *(f"{stem}-{number}" for number in range(2, 100)))
     return next((name for name in candidates if name not in used), f"{stem}-{kernel_id[:8]}")

@@ -29,6 +29,7 @@ from traitlets import Bool, Dict, Enum, Int, List, Unicode, Union
 
 from infinijup import launch
 from infinijup.daemon import Daemon, DaemonAway, DaemonError, from_wire, target, to_wire
+from infinijup.wire import SessionPatch, SessionView, Start
 
 NAME = "infinijup"
 
@@ -63,7 +64,7 @@ class InfinijupProvisioner(LocalProvisioner):
     session_id: str | None = None
     why_not: str | None = None
     swapping: bool = False
-    view: dict[str, Any] | None = None
+    view: SessionView | None = None
 
     _live = False
     _again = False
@@ -126,7 +127,7 @@ class InfinijupProvisioner(LocalProvisioner):
         self.adopt(view)
         return self.connection_info
 
-    def adopt(self, view: dict[str, Any]) -> None:
+    def adopt(self, view: SessionView) -> None:
         """Makes `view`, a session of the daemon with a kernel in it, this kernel's own."""
         self.session_id, self.why_not = view["id"], None
         self.view = view
@@ -136,7 +137,7 @@ class InfinijupProvisioner(LocalProvisioner):
         pathlib.Path(self.parent.connection_file).unlink(missing_ok=True)
         self.ip = self.connection_info["ip"]
 
-    def notice(self, view: dict[str, Any]) -> None:
+    def notice(self, view: SessionView) -> None:
         """Takes note of how the session is now."""
         self.view = view
 
@@ -155,7 +156,7 @@ class InfinijupProvisioner(LocalProvisioner):
             self.parent._close_control_socket()
             self.parent._connect_control_socket()
 
-    async def _find_or_start(self, cmd: list[str], kwargs: dict[str, Any], again: bool) -> dict[str, Any]:
+    async def _find_or_start(self, cmd: list[str], kwargs: dict[str, Any], again: bool) -> SessionView:
         sessions = (await self.daemon.get("/v1/sessions"))["sessions"]
         own = next((view for view in sessions if self._is_own(view)), None)
         while own is not None and own["state"] == "starting":
@@ -185,16 +186,16 @@ class InfinijupProvisioner(LocalProvisioner):
                 await self.daemon.patch(target("sessions", left["id"]), {"labels": {KERNEL_ID: None}})
         return await self._start(start, env, notebook, [view["name"] for view in sessions])
 
-    async def _restart(self, found: dict[str, Any], start: dict[str, Any], env: dict[str, str], notebook: str | None) -> dict[str, Any]:
+    async def _restart(self, found: SessionView, start: Start, env: dict[str, str], notebook: str | None) -> SessionView:
         """The command anew in a session that is there: same name, same ports, same history."""
-        patch: dict[str, Any] = {"labels": self._labels(notebook)}
+        patch: SessionPatch = {"labels": self._labels(notebook)}
         if notebook:
             patch["notebook"] = to_wire(notebook)
         await self.daemon.patch(target("sessions", found["id"]), patch)
         body = {"start": start, "env": launch.environment(env, found["name"]), "cwd": to_wire(str(self.cwd)), "grace_ms": 0}
         return await self.daemon.post(target("sessions", found["id"], "restart"), body)
 
-    async def _start(self, start: dict[str, Any], env: dict[str, str], notebook: str | None, taken: list[str]) -> dict[str, Any]:
+    async def _start(self, start: Start, env: dict[str, str], notebook: str | None, taken: list[str]) -> SessionView:
         wish = pathlib.PurePath(notebook).stem if notebook else self.parent.kernel_name
         body = {
             "start": start,
@@ -219,10 +220,10 @@ class InfinijupProvisioner(LocalProvisioner):
             name = f"{name}-{self.kernel_id[:8]}"
             return await self.daemon.post("/v1/sessions", {**body, "name": name, "env": launch.environment(env, name)})
 
-    def _is_own(self, view: dict[str, Any]) -> bool:
+    def _is_own(self, view: SessionView) -> bool:
         return view["id"] == self.session_id or view.get("labels", {}).get(KERNEL_ID) == self.kernel_id
 
-    def _of_notebook(self, sessions: list[dict[str, Any]], notebook: str | None) -> dict[str, Any] | None:
+    def _of_notebook(self, sessions: list[SessionView], notebook: str | None) -> SessionView | None:
         """The newest session of the same document and kernelspec that nobody uses: its history goes on."""
         wanted = self._labels(notebook)
         if PATH not in wanted:

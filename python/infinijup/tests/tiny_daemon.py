@@ -76,7 +76,7 @@ class FakeDaemon:
         if parts == ["sessions"]:
             return self.job("start", self.begin(body))
         if parts[1] not in self.sessions:
-            raise Refusal(404, "IJ-D011", f"there is no session `{parts[1]}`", 15)
+            raise Refusal(404, "IJ-L010", f"there is no session `{parts[1]}`", 15)
         view = self.view(parts[1])
         if len(parts) == 2:
             if method == "PATCH":

@@ -11,11 +11,11 @@
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use base::proc::{number_of, numbers_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Dir, Mode, OFlags, fstat, openat, readlinkat};
 
 use super::message::Refusal;
-use crate::process::field;
 use crate::sys::owner_of_user_namespace;
 
 /// Longer than any `status` or `fdinfo`.
@@ -45,7 +45,7 @@ impl<'a> Target<'a> {
             return Err(Refusal::NotAProcess);
         }
         let info = read(CWD, &format!("/proc/self/fdinfo/{number}"))?;
-        let pid = field(&info, "Pid:").and_then(|pid| pid.parse::<i32>().ok());
+        let pid: Option<i32> = number_of(&info, "Pid");
         let pid = match pid.ok_or(Refusal::NotAProcess)? {
             // It has been collected.
             -1 => return Err(Refusal::Ended),
@@ -65,7 +65,7 @@ impl<'a> Target<'a> {
     pub(super) fn belongs_to(&self, user: u32) -> Result<()> {
         let status = self.read("status")?;
         // A pidfd can also stand for a single thread.
-        if number_of(&status, "Tgid:") != number_of(&status, "Pid:") {
+        if number_of::<i32>(&status, "Tgid") != number_of(&status, "Pid") {
             return Err(Refusal::NotAProcess);
         }
         if !all_ids_are(&status, user) {
@@ -157,15 +157,9 @@ fn unreadable(error: rustix::io::Errno) -> Refusal {
     if matches!(error, Errno::NOENT | Errno::SRCH) { Refusal::Ended } else { Refusal::Unreadable }
 }
 
-fn number_of(status: &str, name: &str) -> Option<i32> {
-    field(status, name)?.parse().ok()
-}
-
 /// Real, effective, saved and file system's: are these four there, and all this user's?
 fn all_ids_are(status: &str, user: u32) -> bool {
-    let ids = field(status, "Uid:").unwrap_or_default();
-    let ids: Vec<Option<u32>> = ids.split_whitespace().map(|id| id.parse().ok()).collect();
-    ids == [Some(user); 4]
+    numbers_of(status, "Uid") == Some(vec![user; 4])
 }
 
 #[cfg(test)]
@@ -231,7 +225,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in any::<String>(), user: u32) {
-            let _ = (all_ids_are(&text, user), number_of(&text, "Tgid:"));
+            let _ = all_ids_are(&text, user);
         }
     }
 }

@@ -51,7 +51,7 @@ async fn run(local: &Local, asked: &Asked) -> Result<Value, Box<ErrorBody>> {
         }
         other => {
             let what = format!("`{}` is nothing that a kernel can ask for", other.escape_debug());
-            Err(Failure::from(DaemonError::BadRequest { what }).body)
+            Err(Failure::from(DaemonError::BadRequest { what, field: None }).body)
         }
     }
 }
@@ -70,7 +70,7 @@ async fn head(
         }
         _ => {
             let what = "this session has no snapshot yet".to_owned();
-            Err(Failure::from(DaemonError::BadRequest { what }).body)
+            Err(Failure::from(DaemonError::BadRequest { what, field: None }).body)
         }
     }
 }

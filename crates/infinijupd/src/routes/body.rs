@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_stream::StreamExt;
 
 use super::bad;
+use super::fields::unknown_field;
 use crate::error::DaemonError;
 use crate::operations::Failure;
 use crate::server::App;
@@ -153,6 +154,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let bytes =
             Bytes::from_request(request, state).await.map_err(|rejection| bad(rejection.body_text()))?;
         let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        serde_json::from_slice(bytes).map(Self).map_err(|error| bad(format!("its body: {error}")))
+        serde_json::from_slice(bytes).map(Self).map_err(|error| match unknown_field::<T>(bytes) {
+            Some(field) => DaemonError::UnknownField { field }.into(),
+            None => bad(format!("its body: {error}")),
+        })
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn change(
 ) -> Outcome<Json<SessionView>> {
     new_name(patch.name.as_deref())?;
     if let Some(Some(notebook)) = &patch.notebook {
-        absolute("`notebook`", notebook)?;
+        absolute("notebook", notebook)?;
     }
     let session = resolve(&app, id).await?.id;
     Ok(Json(ask(&app, move |operations| operations.change(&session, patch)).await?))
@@ -58,7 +58,7 @@ pub(crate) async fn restart(
     Body(request): Body<RestartRequest>,
 ) -> Outcome<Response> {
     if let Some(cwd) = &request.cwd {
-        absolute("`cwd`", cwd)?;
+        absolute("cwd", cwd)?;
     }
     what_to_run(&request.start)?;
     environment(&request.env)?;

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::sessions::job;
-use super::{Body, Params, Wait, ask, bad, expression};
+use super::{Body, Params, Wait, ask, bad, bad_field, expression, is_expression, tag_name};
 use crate::operations::{Failure, Outcome};
 use crate::server::App;
 
@@ -48,8 +48,8 @@ pub(crate) struct Two {
     responses((status = 200, body = Diff), (status = "default", body = ErrorBody)),
 )]
 pub(crate) async fn diff(State(app): State<App>, Params(Two { a, b }): Params<Two>) -> Outcome<Json<Diff>> {
-    expression("`a`", &a)?;
-    expression("`b`", &b)?;
+    expression("a", &a)?;
+    expression("b", &b)?;
     Ok(Json(ask(&app, move |operations| operations.diff(&a, &b)).await?))
 }
 
@@ -63,8 +63,11 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Which {
         let Path(which) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|_| bad("the snapshot in its path is not UTF-8"))?;
-        expression("what is in its path", &which)?;
-        Ok(Self(which))
+        if is_expression(&which) {
+            Ok(Self(which))
+        } else {
+            Err(bad("what is in its path cannot name a snapshot"))
+        }
     }
 }
 
@@ -107,7 +110,8 @@ pub(crate) async fn tag(
     State(app): State<App>,
     Body(request): Body<TagRequest>,
 ) -> Outcome<Json<CommitView>> {
-    expression("`commit`", &request.commit)?;
+    expression("commit", &request.commit)?;
+    tag_name("name", &request.name)?;
     Ok(Json(ask(&app, move |operations| operations.tag(request)).await?))
 }
 
@@ -133,9 +137,9 @@ pub(crate) async fn forget(
     Body(request): Body<ForgetRequest>,
 ) -> Outcome<Response> {
     if request.commits.len() > FORGET_LIMIT {
-        return Err(bad(format!("at most {FORGET_LIMIT} snapshots can be forgotten at once")));
+        return Err(bad_field("commits", format_args!("has more than {FORGET_LIMIT} snapshots")));
     }
-    request.commits.iter().try_for_each(|commit| expression("one of `commits`", commit))?;
+    request.commits.iter().try_for_each(|commit| expression("commits", commit))?;
     job(&app, JobKind::Forget, None, wait, move |operations, progress| {
         operations.forget(request, progress).map(JobResult::Forget)
     })

@@ -171,6 +171,7 @@ fn about(kind: EventKind, id: u64, job: Job) -> Event {
         time: crate::now(),
         session: job.session.clone(),
         job_id: Some(job.id.clone()),
+        job_kind: Some(job.kind),
         job: Some(Box::new(job)),
         ..blank(kind)
     }

@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 pub(crate) mod control;
+mod fields;
 pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod log;
@@ -27,8 +28,8 @@ use crate::error::DaemonError;
 use crate::operations::{Failure, Operations, Outcome};
 use crate::server::App;
 
-/// The longest name of anything.
-const NAME_LIMIT: usize = 128;
+/// How many characters of a path that does not exist are repeated in the answer.
+const SHOWN_PATH: usize = 128;
 
 /// The longest expression that names a snapshot.
 const EXPRESSION_LIMIT: usize = 512;
@@ -81,7 +82,7 @@ pub(crate) fn router(app: App) -> Router {
 }
 
 fn no_route(method: &Method, uri: &Uri, other_method: bool) -> Failure {
-    let path = uri.path().chars().take(NAME_LIMIT).collect();
+    let path = uri.path().chars().take(SHOWN_PATH).collect();
     DaemonError::NoRoute { method: method.to_string(), path, other_method }.into()
 }
 
@@ -99,7 +100,12 @@ impl IntoResponse for DaemonError {
 }
 
 fn bad(what: impl Into<String>) -> Failure {
-    DaemonError::BadRequest { what: what.into() }.into()
+    DaemonError::BadRequest { what: what.into(), field: None }.into()
+}
+
+/// Says that a field of the body cannot be so.
+fn bad_field(field: &'static str, why: impl std::fmt::Display) -> Failure {
+    DaemonError::BadRequest { what: format!("`{field}` {why}"), field: Some(field) }.into()
 }
 
 /// The `{id}` of a path: a session's id, name or beginning of an id, or a job's id.
@@ -112,30 +118,30 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         let Path(id) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|_| bad("the id in its path is not UTF-8"))?;
-        name("the id in its path", &id)?;
+        base::names::check_session(&id)
+            .map_err(|broken| bad(format!("the id in its path can be no name: {broken}")))?;
         Ok(Self(id))
     }
 }
 
-/// Refuses what cannot be a name: it may end up in a path, a ref or a terminal.
-fn name(what: &str, name: &str) -> Result<(), Failure> {
-    let fits = name.len() <= NAME_LIMIT
-        && name.starts_with(char::is_alphanumeric)
-        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-'));
-    if fits {
-        return Ok(());
-    }
-    Err(bad(format!(
-        "{what} must begin with a letter or digit, and hold nothing but those, `.`, `_` and `-`, at most {NAME_LIMIT} bytes"
-    )))
+/// Refuses what cannot name a session; ids of sessions and jobs keep to the same rule.
+fn session_name(field: &'static str, name: &str) -> Result<(), Failure> {
+    base::names::check_session(name)
+        .map_err(|broken| bad_field(field, format_args!("can be no name: {broken}")))
+}
+
+/// Refuses what cannot be a tag.
+fn tag_name(field: &'static str, name: &str) -> Result<(), Failure> {
+    base::names::check_ref(name).map_err(|broken| bad_field(field, format_args!("can be no tag: {broken}")))
 }
 
 /// Refuses what cannot name a snapshot. What it means is up to the engine.
-fn expression(what: &str, text: &str) -> Result<(), Failure> {
-    if text.is_empty() || text.len() > EXPRESSION_LIMIT || text.chars().any(char::is_control) {
-        return Err(bad(format!("{what} cannot name a snapshot")));
-    }
-    Ok(())
+fn expression(field: &'static str, text: &str) -> Result<(), Failure> {
+    if is_expression(text) { Ok(()) } else { Err(bad_field(field, "cannot name a snapshot")) }
+}
+
+fn is_expression(text: &str) -> bool {
+    !text.is_empty() && text.len() <= EXPRESSION_LIMIT && !text.chars().any(char::is_control)
 }
 
 /// The query of a request.
@@ -172,40 +178,7 @@ async fn ask<T: Send + 'static>(
     }
 }
 
-/// Finds a session. That there is none has the same answer for every request.
+/// Finds a session.
 async fn resolve(app: &App, which: String) -> Outcome<api::SessionView> {
-    let asked = which.clone();
-    match ask(app, move |operations| operations.session(&asked)).await {
-        Err(failure) if failure.status == 404 => Err(DaemonError::NoSession { which }.into()),
-        found => found,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_could_be_something_else_are_refused() {
-        for good in ["a", "kernel-1", "Größe.2", "0f3a", &"x".repeat(NAME_LIMIT)] {
-            name("it", good).unwrap();
-        }
-        for evil in [
-            "",
-            ".",
-            "..",
-            ".hidden",
-            "-flag",
-            "a/b",
-            "../etc",
-            "a\0b",
-            "a\nb",
-            "a b",
-            "~root",
-            "a\u{202e}b",
-            &"x".repeat(4096),
-        ] {
-            name("it", evil).unwrap_err();
-        }
-    }
+    ask(app, move |operations| operations.session(&which)).await
 }

@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{Body, Id, Params, Wait, ask, bad, expression, name, resolve};
+use super::{Body, Id, Params, Wait, ask, bad_field, expression, resolve, session_name, tag_name};
 use crate::error::DaemonError;
 use crate::operations::{Failure, Operations, Outcome, Progress};
 use crate::server::App;
@@ -113,16 +113,16 @@ pub(crate) async fn start(
     Body(request): Body<StartRequest>,
 ) -> Outcome<Response> {
     new_name(request.name.as_deref())?;
-    absolute("`cwd`", &request.cwd)?;
+    absolute("cwd", &request.cwd)?;
     if let Some(workspace) = &request.workspace {
-        absolute("`workspace`", workspace)?;
+        absolute("workspace", workspace)?;
     }
     if let Some(notebook) = &request.notebook {
-        absolute("`notebook`", notebook)?;
+        absolute("notebook", notebook)?;
     }
     what_to_run(&request.start)?;
     for sidecar in &request.sidecars {
-        command("a sidecar", sidecar)?;
+        command("sidecars", sidecar)?;
     }
     environment(&request.env)?;
     job(&app, JobKind::Start, None, wait, move |operations, progress| {
@@ -145,9 +145,9 @@ pub(crate) async fn snapshot(
     Body(request): Body<SnapshotRequest>,
 ) -> Outcome<Response> {
     if let Some(hook) = &request.quiesce {
-        command("`quiesce`", hook)?;
+        command("quiesce", hook)?;
     }
-    new_name(request.tag.as_deref())?;
+    request.tag.as_deref().map_or(Ok(()), |tag| tag_name("tag", tag))?;
     session_job(app, id, JobKind::Snapshot, wait, move |operations, session, progress| {
         operations.snapshot(session, request, progress).map(JobResult::Snapshot)
     })
@@ -167,7 +167,7 @@ pub(crate) async fn rollback(
     Params(wait): Params<Wait>,
     Body(request): Body<RollbackRequest>,
 ) -> Outcome<Response> {
-    expression("`to`", &request.to)?;
+    expression("to", &request.to)?;
     session_job(app, id, JobKind::Rollback, wait, move |operations, session, progress| {
         operations.rollback(session, request, progress).map(JobResult::Rollback)
     })
@@ -189,10 +189,10 @@ pub(crate) async fn branch(
 ) -> Outcome<Response> {
     new_name(request.name.as_deref())?;
     if let Some(from) = &request.from {
-        expression("`from`", from)?;
+        expression("from", from)?;
     }
     if request.count.is_some_and(|count| !(1..=BRANCHES).contains(&count)) {
-        return Err(bad(format!("`count` must be from 1 to {BRANCHES}")));
+        return Err(bad_field("count", format_args!("must be from 1 to {BRANCHES}")));
     }
     session_job(app, id, JobKind::Branch, wait, move |operations, session, progress| {
         operations.branch(session, request, progress).map(|branches| JobResult::Branch { branches })
@@ -287,7 +287,7 @@ pub(crate) async fn exec(
     Params(wait): Params<Wait>,
     Body(request): Body<ExecRequest>,
 ) -> Outcome<Response> {
-    command("`argv`", &request.argv)?;
+    command("argv", &request.argv)?;
     environment(&request.env)?;
     session_job(app, id, JobKind::Exec, wait, move |operations, session, progress| {
         operations.exec(session, request, progress).map(JobResult::Exec)
@@ -326,7 +326,7 @@ pub(crate) async fn checkpoint(
     Body(request): Body<CheckpointRequest>,
 ) -> Outcome<Response> {
     process(request.pid)?;
-    absolute("`directory`", &request.directory)?;
+    absolute("directory", &request.directory)?;
     job(&app, JobKind::Checkpoint, None, wait, move |operations, progress| {
         operations.checkpoint(request, progress).map(JobResult::Checkpoint)
     })
@@ -344,7 +344,7 @@ pub(crate) async fn restore(
     Params(wait): Params<Wait>,
     Body(request): Body<RestoreRequest>,
 ) -> Outcome<Response> {
-    absolute("`directory`", &request.directory)?;
+    absolute("directory", &request.directory)?;
     job(&app, JobKind::Restore, None, wait, move |operations, progress| {
         operations.restore(request, progress).map(JobResult::Restore)
     })
@@ -352,45 +352,49 @@ pub(crate) async fn restore(
 }
 
 pub(super) fn new_name(wanted: Option<&str>) -> Result<(), Failure> {
-    wanted.map_or(Ok(()), |wanted| name("a name", wanted))
+    wanted.map_or(Ok(()), |wanted| session_name("name", wanted))
 }
 
 pub(super) fn what_to_run(start: &api::Start) -> Result<(), Failure> {
     match start {
-        api::Start::Command { argv } => command("`argv`", argv),
+        api::Start::Command { argv } => command("argv", argv),
         api::Start::Kernel { spec, argv, .. } => {
-            spec.as_deref().map_or(Ok(()), |spec| name("the kernelspec's name", spec))?;
-            argv.as_ref().map_or(Ok(()), |argv| command("`argv`", argv))
+            spec.as_deref().map_or(Ok(()), |spec| {
+                base::names::check_kernelspec(spec).map_err(|broken| {
+                    bad_field("spec", format_args!("can be no kernelspec's name: {broken}"))
+                })
+            })?;
+            argv.as_ref().map_or(Ok(()), |argv| command("argv", argv))
         }
     }
 }
 
-fn no_nul(what: &str, text: &api::Text) -> Result<(), Failure> {
-    if text.as_bytes().contains(&0) { Err(bad(format!("{what} has a NUL in it"))) } else { Ok(()) }
+fn no_nul(field: &'static str, text: &api::Text) -> Result<(), Failure> {
+    if text.as_bytes().contains(&0) { Err(bad_field(field, "has a NUL in it")) } else { Ok(()) }
 }
 
-pub(super) fn absolute(what: &str, path: &api::Text) -> Result<(), Failure> {
-    no_nul(what, path)?;
+pub(super) fn absolute(field: &'static str, path: &api::Text) -> Result<(), Failure> {
+    no_nul(field, path)?;
     // PATH_MAX counts the NUL at the end.
     if !path.as_path().is_absolute() || path.as_bytes().len() >= 4096 {
-        return Err(bad(format!("{what} must be an absolute path of less than 4096 bytes")));
+        return Err(bad_field(field, "must be an absolute path of less than 4096 bytes"));
     }
     Ok(())
 }
 
-fn command(what: &str, argv: &[api::Text]) -> Result<(), Failure> {
+fn command(field: &'static str, argv: &[api::Text]) -> Result<(), Failure> {
     if argv.first().is_none_or(api::Text::is_empty) {
-        return Err(bad(format!("{what} names no program")));
+        return Err(bad_field(field, "names no program"));
     }
-    argv.iter().try_for_each(|word| no_nul(what, word))
+    argv.iter().try_for_each(|word| no_nul(field, word))
 }
 
 pub(super) fn environment(variables: &[api::EnvVar]) -> Result<(), Failure> {
     for variable in variables {
-        no_nul("a variable", &variable.value)?;
-        no_nul("a variable's name", &variable.name)?;
+        no_nul("env", &variable.value)?;
+        no_nul("env", &variable.name)?;
         if variable.name.is_empty() || variable.name.as_bytes().contains(&b'=') {
-            return Err(bad("a variable's name is empty or has a `=` in it"));
+            return Err(bad_field("env", "has a variable whose name is empty or has a `=` in it"));
         }
     }
     Ok(())
@@ -398,5 +402,5 @@ pub(super) fn environment(variables: &[api::EnvVar]) -> Result<(), Failure> {
 
 fn process(pid: i32) -> Result<(), Failure> {
     // 1 is the machine's own init, below it are groups of processes.
-    if pid > 1 { Ok(()) } else { Err(bad("`pid` is not the number of a process that can be taken")) }
+    if pid > 1 { Ok(()) } else { Err(bad_field("pid", "is not the number of a process that can be taken")) }
 }

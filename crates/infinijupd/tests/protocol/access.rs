@@ -56,7 +56,7 @@ async fn a_session_that_is_not_there_has_one_answer() {
     let client = daemon.client();
     for (method, path, body) in session_requests() {
         let answer = client.send(method, &path.replace("{}", "nothing"), body.as_bytes()).await;
-        assert_eq!((answer.status, answer.code().as_str()), (404, "IJ-D011"), "{method} {path}");
+        assert_eq!((answer.status, answer.code().as_str()), (404, "IJ-L010"), "{method} {path}");
     }
 }
 

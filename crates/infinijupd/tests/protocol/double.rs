@@ -115,6 +115,7 @@ pub(crate) fn failure(status: u16, message: &str) -> Failure {
         causes: vec!["a cause".to_owned()],
         hint: Some("a hint".to_owned()),
         exit: 14,
+        field: None,
         files: Vec::new(),
     };
     Failure { status, body: Box::new(body) }
@@ -136,7 +137,7 @@ impl Operations for Double {
     fn session(&self, which: &str) -> Outcome<SessionView> {
         let sessions = self.sessions()?;
         let found = sessions.into_iter().find(|session| session.id == which || session.name == which);
-        found.ok_or_else(|| failure(404, "the engine's own words"))
+        found.ok_or_else(|| LifecycleError::NoSuchSession { which: which.to_owned() }.into())
     }
 
     fn log(&self, _: &str) -> Outcome<PathBuf> {

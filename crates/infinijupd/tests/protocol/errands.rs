@@ -58,7 +58,7 @@ async fn what_a_kernel_says_wrongly_is_refused_in_the_same_words() {
     let scene = Scene::new().await;
     for (what, arguments, code) in [
         ("snapshot", json!({ "message": "fail" }), "TEST"),
-        ("snapshot", json!({ "massage": 1 }), "IJ-D010"),
+        ("snapshot", json!({ "massage": 1 }), "IJ-D017"),
         ("snapshot", json!({ "tag": "../x" }), "IJ-D010"),
         ("restore", json!({ "to": "a\u{7}" }), "IJ-D010"),
         ("format_the_disk", json!({}), "IJ-D010"),

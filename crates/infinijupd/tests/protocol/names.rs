@@ -52,6 +52,32 @@ async fn crafted_ids_are_refused() {
 }
 
 #[tokio::test]
+async fn names_are_refused_and_taken_by_the_one_rule() {
+    let table = include_str!("../../../../tests/fixtures/names/table.json");
+    let table: Vec<Value> = serde_json::from_str(table).unwrap();
+    let daemon = Daemon::start().await;
+    daemon.double.add("mine");
+    let client = daemon.client();
+    for row in table {
+        let times = row["times"].as_u64().unwrap_or(1);
+        let name = row["name"].as_str().unwrap().repeat(usize::try_from(times).unwrap());
+        for (path, body, is_good) in [
+            (
+                "/v1/sessions?wait=true",
+                json!({ "start": { "type": "command", "argv": ["sh"] }, "cwd": "/", "name": name }),
+                &row["session"],
+            ),
+            ("/v1/sessions/mine/snapshot?wait=true", json!({ "tag": name }), &row["tag"]),
+            ("/v1/tags", json!({ "commit": "main", "name": name }), &row["tag"]),
+        ] {
+            let answer = client.post(path, &body).await;
+            let is_refused = answer.status == 400 && answer.code() == "IJ-D010";
+            assert_eq!(!is_refused, is_good.as_bool().unwrap(), "{path} {name:?}: {}", answer.status);
+        }
+    }
+}
+
+#[tokio::test]
 async fn bodies_that_make_no_sense_are_refused() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
@@ -77,7 +103,6 @@ async fn bodies_that_make_no_sense_are_refused() {
         start(json!({ "env": [{ "name": "A=B", "value": "" }] })),
         start(json!({ "env": [{ "name": "A", "value": "\0" }] })),
         start(json!({ "memory_limit": -1 })),
-        start(json!({ "uid": 0 })),
         ("/v1/sessions/mine/rollback", json!({})),
         ("/v1/sessions/mine/rollback", json!({ "to": "" })),
         ("/v1/sessions/mine/rollback", json!({ "to": "a\0b" })),
@@ -95,6 +120,24 @@ async fn bodies_that_make_no_sense_are_refused() {
     for (path, body) in refused {
         let answer = client.post(path, &body).await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "IJ-D010"), "{path} {body}");
+    }
+    // What a newer client says and this daemon does not know has a code of its own, and names the field.
+    for ((path, body), field) in [
+        (start(json!({ "uid": 0 })), "uid"),
+        (("/v1/sessions/mine/snapshot", json!({ "label": "a", "novelty": 1 })), "novelty"),
+    ] {
+        let answer = client.post(path, &body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (400, "IJ-D017"), "{path} {body}");
+        assert_eq!(answer.json()["field"], field);
+    }
+    // So does one that cannot be as it is.
+    for (path, body, field) in [
+        ("/v1/sessions/mine/snapshot", json!({ "tag": "a..b" }), json!("tag")),
+        ("/v1/sessions/mine/rollback", json!({ "to": "" }), json!("to")),
+        ("/v1/attach", json!({ "pid": 1 }), json!("pid")),
+        ("/v1/sessions/mine/rollback", json!({}), Value::Null),
+    ] {
+        assert_eq!(client.post(path, &body).await.json()["field"], field, "{path} {body}");
     }
     for (path, text) in [("/v1/attach", "{"), ("/v1/attach", "\u{0}"), ("/v1/sessions/mine/stop", "[[[[")] {
         let answer = client.send("POST", path, text.as_bytes()).await;

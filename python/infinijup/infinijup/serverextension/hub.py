@@ -19,12 +19,14 @@ from infinijup.serverextension.desk import Desk
 from infinijup.serverextension.news import News
 from infinijup.serverextension.policy import PolicyKeeper
 from infinijup.serverextension.swaps import Swaps
+from infinijup.wire import CellNote, CommitView, Event, SessionPatch, SessionView
 
 KERNEL_ID, KERNEL_NAME, PATH = "jupyter.kernel_id", "jupyter.kernel_name", "jupyter.path"
 KERNEL_INFO = "jupyter.kernel_info"
 # What makes a snapshot nicer to look at, and can be done without.
 OPTIONAL = frozenset({"reason", "label", "cell", "notebook", "variables"})
-_UNKNOWN_FIELD = re.compile("unknown field `(\\w+)`")
+# The daemon does not know a field of the request.
+UNKNOWN_FIELD = "IJ-D017"
 
 
 class Hub:
@@ -34,8 +36,8 @@ class Hub:
         self.daemon, self.kernel_manager, self.policy, self.log = daemon, kernel_manager, policy, log
         self.news = News()
         # Called with each event of the daemon's, before anything is done about it.
-        self.hooks: list[Callable[[dict[str, Any]], None]] = []
-        self.views: dict[str, dict[str, Any]] = {}
+        self.hooks: list[Callable[[Event], None]] = []
+        self.views: dict[str, SessionView] = {}
         self.desks: dict[str, Desk] = {}
         self.swaps = Swaps(self)
         # Sessions of which a branch is being made here.
@@ -82,7 +84,7 @@ class Hub:
                 return kernel
         return None
 
-    def shown(self, view: dict[str, Any]) -> dict[str, Any]:
+    def shown(self, view: SessionView) -> dict[str, Any]:
         """A session as the user interface gets it."""
         labels = view.get("labels") or {}
         return {**view, "kernel_id": self.kernel_of(view["id"]), "path": labels.get(PATH)}
@@ -129,7 +131,7 @@ class Hub:
             return False, False
         return self.policy.server.before_cell, self.policy.server.after_cell
 
-    async def cell_snapshot(self, kernel_id: str, reason: str, cell: dict[str, Any]) -> None:
+    async def cell_snapshot(self, kernel_id: str, reason: str, cell: CellNote) -> None:
         """Takes one, unless nothing has run since the last. A failure is told once, and nobody waits for it."""
         desk = self.desk(kernel_id)
         async with desk.turn:
@@ -152,13 +154,13 @@ class Hub:
 
     # Sessions, asked for.
 
-    async def get(self, session: str) -> dict[str, Any]:
+    async def get(self, session: str) -> SessionView:
         """A session as it is now."""
         view = await self.daemon.get(target("sessions", session))
         self.keep(view)
         return view
 
-    async def patch(self, session: str, change: dict[str, Any]) -> None:
+    async def patch(self, session: str, change: SessionPatch) -> None:
         """Changes labels and the like. What cannot be changed now will be when it changes again."""
         try:
             self.keep(await self.daemon.patch(target("sessions", session), change))
@@ -171,13 +173,13 @@ class Hub:
             try:
                 return await self.daemon.post(path, body)
             except DaemonError as error:
-                unknown = _UNKNOWN_FIELD.search(str(error)) if error.status == 400 else None
-                if unknown is None or unknown[1] not in OPTIONAL or unknown[1] not in body:
+                unknown = error.field if error.code == UNKNOWN_FIELD else None
+                if unknown not in OPTIONAL or unknown not in body:
                     raise
-                self.log.info("infinijup: the daemon is older and knows no `%s`", unknown[1])
-                body = {name: value for name, value in body.items() if name != unknown[1]}
+                self.log.info("infinijup: the daemon is older and knows no `%s`", unknown)
+                body = {name: value for name, value in body.items() if name != unknown}
 
-    async def commit(self, commit: str, session: str) -> dict[str, Any] | None:
+    async def commit(self, commit: str, session: str) -> CommitView | None:
         """The card of a snapshot of a session; None if it cannot be had."""
         try:
             return await self.daemon.get(target("commits", commit))
@@ -218,7 +220,7 @@ class Hub:
             if self._refreshing.pop(session, False):
                 self.refresh(session)
 
-    def keep(self, view: dict[str, Any]) -> None:
+    def keep(self, view: SessionView) -> None:
         """Takes in how a session is, and tells if that is news."""
         before = self.views.get(view["id"])
         self.views[view["id"]] = view
@@ -231,7 +233,7 @@ class Hub:
         if before is None or _worth_telling(before) != _worth_telling(view):
             self.news.tell({"type": "session", "kernel_id": kernel, "session": self.shown(view)})
 
-    def _apply_policy(self, view: dict[str, Any]) -> None:
+    def _apply_policy(self, view: SessionView) -> None:
         """Once for each kernel: who changes a session's policy by other means afterwards means it."""
         wanted = self.policy.for_session()
         if wanted is None or view["id"] in self.policy.given:
@@ -279,7 +281,7 @@ class Hub:
         await self.daemon.close()
 
 
-def _worth_telling(view: dict[str, Any]) -> dict[str, Any]:
+def _worth_telling(view: SessionView) -> dict[str, Any]:
     """Without what changes all the time and what only this server reads."""
     labels = {name: value for name, value in (view.get("labels") or {}).items() if name != KERNEL_INFO}
     return {**view, "memory_bytes": None, "labels": labels}

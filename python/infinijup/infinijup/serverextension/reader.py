@@ -23,8 +23,6 @@ class Reader:
     def __init__(self, hub: Hub, keeper: Keeper, source: str = "auto", redis_url: str = ""):
         self.hub, self.keeper, self.source, self.redis_url = hub, keeper, source, sources.redis_url(redis_url)
         self._task: asyncio.Task[None] | None = None
-        # Of the jobs under way: the events of their steps do not say it.
-        self._kinds: dict[str, str] = {}
 
     def start(self) -> None:
         """Begins to read."""
@@ -104,16 +102,12 @@ class Reader:
                     self.hub.spawn(open_new(self.hub, self.keeper, identity))
         if session and event["kind"] == "job_ended":
             self.hub.refresh(session)
-        if job and event["kind"] == "job_began":
-            self._kinds[job["id"]] = job["kind"]
-        elif job:
-            self._kinds.pop(job["id"], None)
         step = event.get("step") or {}
         if kernel and step.get("name") == FREEZE:
             self.hub.desk(kernel).froze(moment(event.get("time")), over=step.get("micros") is not None)
         told = {
             "id": event.get("job_id") or job.get("id"),
-            "kind": job.get("kind") or self._kinds.get(event.get("job_id") or ""),
+            "kind": event.get("job_kind"),
             "state": job.get("state", "running"),
             "step": step.get("name"),
             "done": step.get("done"),

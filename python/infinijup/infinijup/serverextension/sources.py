@@ -111,7 +111,7 @@ def _compare(before: dict[str, dict[str, Any]] | None, now: dict[str, dict[str, 
     events = []
     for identity, job in now.items():
         known = (before or {}).get(identity)
-        of = {"session": job.get("session"), "job_id": identity, "job": job}
+        of = {"session": job.get("session"), "job_id": identity, "job_kind": job.get("kind"), "job": job}
         # At the first look, what has ended is no news.
         if known is None and (before is not None or job["state"] == "running"):
             events.append({"kind": "job_began", "time": job["began"], **of})

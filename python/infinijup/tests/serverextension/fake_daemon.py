@@ -99,7 +99,7 @@ class FakeDaemon:
         try:
             status, answer = await self.answer(method, unquote(parts.path), query, body)
         except KeyError as problem:
-            status, answer = 404, error("IJ-D011", f"there is no {problem}")
+            status, answer = 404, error("IJ-L010", f"there is no {problem}")
         raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(raw)) + raw)
         await writer.drain()
@@ -188,7 +188,7 @@ class FakeDaemon:
         self.jobs.append(job)
         if session:
             self.sessions[session]["operation"] = kind
-        self.tell("job_began", session=session, job_id=job["id"], job={**job})
+        self.tell("job_began", session=session, job_id=job["id"], job_kind=kind, job={**job})
         try:
             self.current = job["id"]
             await asyncio.sleep(self.slow)
@@ -200,7 +200,7 @@ class FakeDaemon:
         job["ended"] = now()
         if session in self.sessions:
             self.sessions[session]["operation"] = None
-        self.tell("job_ended", session=session, job_id=job["id"], job={**job, "result": None})
+        self.tell("job_ended", session=session, job_id=job["id"], job_kind=kind, job={**job, "result": None})
         return status, answer
 
     async def begin(self, body: dict[str, Any]) -> dict[str, Any]:

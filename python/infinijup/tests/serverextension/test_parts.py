@@ -11,9 +11,10 @@ import pytest
 from infinijup.daemon import DaemonError
 from infinijup.serverextension import cells, sources
 from infinijup.serverextension.gate import CellGate
-from infinijup.serverextension.hub import moment
+from infinijup.serverextension.hub import Hub, moment
 from infinijup.serverextension.news import News
 from infinijup.serverextension.policy import PolicyKeeper, ServerPolicy
+from infinijup.serverextension.reader import Reader
 
 pytestmark = pytest.mark.timeout(60)
 LOG = logging.getLogger("test")
@@ -48,6 +49,48 @@ def test_documents_that_are_none(broken):
 def test_times_of_the_daemon():
     assert moment("1970-01-01T00:00:01.183466875Z") == pytest.approx(1.183466875)
     assert moment("1970-01-01T00:00:02Z") == 2.0
+
+
+class OldDaemon:
+    """Knows some fields only, and says in its own words and by `field` which it does not."""
+
+    def __init__(self, *known):
+        self.known, self.bodies = set(known), []
+
+    async def post(self, _path, body):
+        self.bodies.append(body)
+        for name in body:
+            if name not in self.known:
+                raise DaemonError.from_body(400, {"code": "IJ-D017", "message": "whatever it says", "field": name})
+        return "done"
+
+
+def test_an_older_daemon_is_asked_without_what_it_does_not_know(tmp_path):
+    daemon = OldDaemon("message", "label")
+    hub = Hub(daemon, None, PolicyKeeper(tmp_path / "policy.json", LOG), LOG)
+    answer = asyncio.run(hub.post("/v1/x", {"message": "m", "reason": "r", "label": "l", "cell": {}}))
+    assert (answer, daemon.bodies[-1]) == ("done", {"message": "m", "label": "l"})
+    # What cannot be done without is not left out, nor what is only wrong.
+    with pytest.raises(DaemonError):
+        asyncio.run(hub.post("/v1/x", {"to": "c"}))
+    refused = DaemonError.from_body(400, {"code": "IJ-D010", "message": "unknown field `label`", "field": "label"})
+
+    async def refuse(_path, _body):
+        raise refused
+
+    daemon.post = refuse
+    with pytest.raises(DaemonError):
+        asyncio.run(hub.post("/v1/x", {"label": "l"}))
+
+
+def test_a_step_says_what_its_job_does(tmp_path):
+    hub = Hub(None, None, PolicyKeeper(tmp_path / "policy.json", LOG), LOG)
+    told = []
+    hub.news.tell = told.append
+    hub.kernel_of = lambda _session: None
+    step = {"kind": "job_step", "session": "s", "job_id": "j", "job_kind": "snapshot", "step": {"name": "ingest", "done": 1, "total": 2}}
+    Reader(hub, None).take(step)
+    assert [(event["job"]["id"], event["job"]["kind"], event["job"]["step"]) for event in told] == [("j", "snapshot", "ingest")]
 
 
 def test_settings_survive_and_nonsense_does_not(tmp_path):

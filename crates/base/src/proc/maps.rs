@@ -2,7 +2,11 @@
 //!
 //! A line is `start-end perms offset major:minor inode`, in hexadecimal but for the inode, then spaces and a path, or nothing
 //! for anonymous memory. The kernel writes a newline inside a path as `\012`, so a line is always one mapping. Paths are bytes:
-//! nothing promises UTF-8. A line that does not look like this is passed over, it names nothing of a GPU.
+//! nothing promises UTF-8. A line that does not look like this is passed over.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 /// One mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +21,7 @@ pub struct Mapping<'a> {
     pub offset: u64,
     /// The file's inode, 0 for anonymous memory.
     pub inode: u64,
-    /// The file; empty for anonymous memory.
+    /// The file as the kernel writes it ([`Mapping::file`] is its true name); empty for anonymous memory.
     pub path: &'a [u8],
 }
 
@@ -48,6 +52,45 @@ impl<'a> Mapping<'a> {
     /// Its permissions as text.
     pub fn permissions_text(&self) -> String {
         self.permissions.iter().copied().map(char::from).collect()
+    }
+
+    /// Whether what is written there is seen by others who have the same file.
+    pub const fn is_shared(&self) -> bool {
+        self.permissions[3] == b's'
+    }
+
+    /// Whether it can be written to.
+    pub const fn is_writable(&self) -> bool {
+        self.permissions[1] == b'w'
+    }
+
+    /// Whether it can be run.
+    pub const fn is_executable(&self) -> bool {
+        self.permissions[2] == b'x'
+    }
+
+    /// Its name in `/proc/PID/map_files`, which has no leading zeros.
+    pub fn range(&self) -> String {
+        format!("{:x}-{:x}", self.start, self.end)
+    }
+
+    /// The file's name, with its newlines as they are; `None` for what is no file (`[stack]`, anonymous memory).
+    pub fn file(&self) -> Option<PathBuf> {
+        if !self.path.starts_with(b"/") {
+            return None;
+        }
+        let mut name = Vec::with_capacity(self.path.len());
+        let mut rest = self.path;
+        while let Some((&byte, after)) = rest.split_first() {
+            if let Some(after) = rest.strip_prefix(b"\\012") {
+                name.push(b'\n');
+                rest = after;
+            } else {
+                name.push(byte);
+                rest = after;
+            }
+        }
+        Some(PathBuf::from(OsString::from_vec(name)))
     }
 }
 
@@ -115,10 +158,34 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_its_own_name_and_its_place_among_the_mapped_files() {
+        let line = b"00007f0000-7f1000 rw-s 00000000 fe:00 131   /home/a b\\012c\xff (deleted)";
+        let mapping = Mapping::parse(line).unwrap();
+        assert!(mapping.is_shared() && mapping.is_writable() && !mapping.is_executable());
+        assert_eq!(mapping.range(), "7f0000-7f1000");
+        assert_eq!(
+            mapping.file().map(|name| name.into_os_string().into_vec()),
+            Some(b"/home/a b\nc\xff (deleted)".to_vec())
+        );
+        let code = Mapping::parse(b"00400000-00401000 r-xp 00000000 fe:00 7 /bin/sleep").unwrap();
+        assert!(!code.is_shared() && !code.is_writable() && code.is_executable());
+        for nameless in ["7ff-800 rw-p 0 00:00 0 [stack]", "7ff-800 rw-p 0 00:00 0"] {
+            assert_eq!(Mapping::parse(nameless.as_bytes()).unwrap().file(), None, "{nameless}");
+        }
+    }
+
+    #[test]
     fn nonsense_is_passed_over() {
-        for line in
-            ["", "x", "1000-2000", "2000-1000 r--p 0 0:0 0", "1000-2000 r--px 0 0:0 0", "+1-+2 r--p 0 0:0 0"]
-        {
+        for line in [
+            "",
+            "x",
+            "/",
+            "x-y rw-p 0 0 0 /a",
+            "1000-2000",
+            "2000-1000 r--p 0 0:0 0",
+            "1000-2000 r--px 0 0:0 0",
+            "+1-+2 r--p 0 0:0 0",
+        ] {
             assert_eq!(Mapping::parse(line.as_bytes()), None, "{line}");
         }
     }
