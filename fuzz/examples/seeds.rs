@@ -62,13 +62,13 @@ fn main() {
     for (name, encryption) in [("plain", None), ("sealed", Some(&encryption))] {
         let root = directory.path().join(name);
         let store = Store::init(&root, encryption, OpenOptions::default()).unwrap();
-        let session = store.write(&[]).unwrap();
+        let transaction = store.write(&[]).unwrap();
         let source: Arc<dyn PageSource> = Arc::new(Pages);
-        let (map, _) = session.put_memory(&source, None, &Silent).unwrap();
+        let (map, _) = transaction.put_memory(&source, None, &Silent).unwrap();
         let text: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
-        let blob = session.put_blob(&mut &text[..], &Silent).unwrap();
+        let blob = transaction.put_blob(&mut &text[..], &Silent).unwrap();
         let change = RefChange { name: "threads/main".into(), expected: Expected::Any, new: Some(map.id) };
-        session.commit(&[change]).unwrap();
+        transaction.commit(&[change]).unwrap();
         seed("text_files", &format!("format-{name}"), &fs::read(root.join("format")).unwrap());
         seed("text_files", &format!("ref-{name}"), &fs::read(root.join("refs/threads/main")).unwrap());
         if let Ok(keyring) = fs::read(root.join("keyring")) {

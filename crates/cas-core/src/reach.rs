@@ -170,16 +170,16 @@ impl<'a> Marker<'a> {
         self.live.contains(Kind::CHUNK, id) || self.live.contains(Kind::MAP_NODE, id)
     }
 
-    /// Marks everything that refs and the pins of living sessions lead to. May be called again, later: it then follows
+    /// Marks everything that refs and the pins of living transactions lead to. May be called again, later: it then follows
     /// only what is new.
     pub(crate) fn mark_roots(&mut self) -> Result<()> {
         if self.above.renew(self.store)? {
             // What was followed led elsewhere.
             self.live = LiveSet::default();
         }
-        // Pins first: a session that ends in between has put its ref down before it lets go of its pins.
-        let sessions = self.store.catalogue.sessions()?;
-        for id in sessions.iter().flat_map(|session| &session.pins) {
+        // Pins first: a transaction that ends in between has put its ref down before it lets go of its pins.
+        let transactions = self.store.catalogue.open_writes()?;
+        for id in transactions.iter().flat_map(|transaction| &transaction.pins) {
             self.mark_root(id)?;
         }
         for (name, target) in self.store.refs().list("")? {

@@ -17,7 +17,7 @@ use crate::layout::{Format, Layout};
 use crate::lock;
 use crate::pack::{self, PackHeader, PackReader};
 use crate::progress::{Progress, Task};
-use crate::session::entries_of;
+use crate::transaction::entries_of;
 
 const UNFINISHED: &str = "catalogue.new-";
 
@@ -42,7 +42,7 @@ pub fn rebuild(root: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
         .ok_or_else(|| StoreError::Locked { path: layout.lock("gc"), holder: "a gc".to_owned() })?;
     let gate = layout.lock("writers");
     let _writers = lock::try_exclusive(&gate)?
-        .ok_or_else(|| StoreError::Locked { path: gate, holder: "a write session".to_owned() })?;
+        .ok_or_else(|| StoreError::Locked { path: gate, holder: "a write transaction".to_owned() })?;
 
     let directory = layout.root();
     remove_unfinished(directory)?;
@@ -123,7 +123,7 @@ fn remove_unfinished(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn session_locks(layout: &Layout) -> Result<Vec<PathBuf>> {
+fn transaction_locks(layout: &Layout) -> Result<Vec<PathBuf>> {
     let directory = layout.root().join("locks");
     let mut paths = Vec::new();
     for entry in fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
@@ -135,9 +135,9 @@ fn session_locks(layout: &Layout) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Removes what dead sessions left: their locks and temporary packs. The old catalogue knew them; the new one does not.
+/// Removes what dead transactions left: their locks and temporary packs. The old catalogue knew them; the new one does not.
 fn clean_up(layout: &Layout) -> Result<()> {
-    let mut litter = session_locks(layout)?;
+    let mut litter = transaction_locks(layout)?;
     let temporary = layout.temporary();
     for entry in fs::read_dir(&temporary).map_err(StoreError::io("list", &temporary))? {
         litter.push(entry.map_err(StoreError::io("list", &temporary))?.path());

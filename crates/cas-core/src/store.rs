@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::catalogue::{Catalogue, Location, PackNo, SessionNo};
+use crate::catalogue::{Catalogue, Location, PackNo, WriteNo};
 use crate::codec::Decoder;
 use crate::crypto::{KdfCost, PackKey, Unlock};
 use crate::error::{Class, Result, StoreError};
@@ -44,7 +44,7 @@ pub struct OpenOptions {
     pub trust: Trust,
     /// Where writes go.
     pub disk: Arc<dyn Disk>,
-    /// Worker threads of a write session or a whole read; 0 means one per core.
+    /// Worker threads of a write transaction or a whole read; 0 means one per core.
     pub threads: usize,
 }
 
@@ -272,8 +272,8 @@ impl Store {
         }
     }
 
-    /// Whether an object's stored bytes are what was written, and our key opens them. Costs one read and a checksum, a tenth
-    /// of what compressing it again would, and in an encrypted store the opening.
+    /// Whether an object's stored bytes are what was written, and our key opens them. Costs one read and a checksum, a
+    /// tenth of what compressing it again would, and in an encrypted store the opening.
     pub(crate) fn check_stored(&self, id: &ObjectId, location: Location) -> Result<bool> {
         let read = self.open_at(id, location).and_then(|(pack, location)| {
             let (mut buffer, mut opened) = (Vec::new(), Vec::new());
@@ -345,18 +345,18 @@ impl Store {
     }
 
     /// Removes what processes that died left behind: their temporary packs, packs they had named but not entered into the
-    /// catalogue, their pins, and pack files that gc had given up. Cheap when there is nothing to do; every write session
-    /// and every gc starts with it.
+    /// catalogue, their pins, and pack files that gc had given up. Cheap when there is nothing to do; every write
+    /// transaction and every gc starts with it.
     pub fn recover(&self) -> Result<Recovered> {
         let mut recovered = Recovered::default();
-        for session in self.catalogue.sessions()? {
-            let path = self.layout.lock(&format!("session-{}", session.token));
+        for transaction in self.catalogue.open_writes()? {
+            let path = self.layout.lock(&format!("session-{}", transaction.token));
             let Some(lock) = lock::try_exclusive(&path)? else { continue };
             self.check_catalogue_is_current()?;
-            recovered.sessions += 1;
-            recovered.files += self.remove_unpublished(session.no, &session.token)?;
+            recovered.transactions += 1;
+            recovered.files += self.remove_unpublished(transaction.no, &transaction.token)?;
             self.remove_file(&path)?;
-            self.catalogue.end_session(session.no)?;
+            self.catalogue.end_write(transaction.no)?;
             drop(lock);
         }
         let doomed = self.catalogue.doomed()?;
@@ -389,11 +389,11 @@ impl Store {
         self.catalogue.pardon(&[])
     }
 
-    /// Removes what a session has written and not entered into the catalogue.
-    pub(crate) fn remove_unpublished(&self, session: SessionNo, token: &str) -> Result<u64> {
+    /// Removes what a transaction has written and not entered into the catalogue.
+    pub(crate) fn remove_unpublished(&self, transaction: WriteNo, token: &str) -> Result<u64> {
         let mut removed = self.remove_temporaries(token)?;
         for (name, owner) in self.catalogue.announced()? {
-            if owner != Some(session) {
+            if owner != Some(transaction) {
                 continue;
             }
             if let Ok(pack) = name.parse() {
@@ -404,7 +404,7 @@ impl Store {
         Ok(removed)
     }
 
-    /// Removes the temporary files of one session.
+    /// Removes the temporary files of one transaction.
     fn remove_temporaries(&self, token: &str) -> Result<u64> {
         let directory = self.layout.temporary();
         let mut removed = 0;
@@ -430,8 +430,8 @@ impl Store {
 /// What [`Store::recover`] cleaned up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recovered {
-    /// Sessions of dead processes.
-    pub sessions: u64,
+    /// Transactions of dead processes.
+    pub transactions: u64,
     /// Files removed.
     pub files: u64,
 }

@@ -1,7 +1,7 @@
 //! The catalogue: which object lies where in which pack, in an SQLite database.
 //!
 //! Everything about objects here can be made again from the packs ([`Catalogue::bulk`]). Two things cannot, and need
-//! not outlive a rebuild: the open write sessions with their pins, and the marks of a running gc. They are here because
+//! not outlive a rebuild: the open write transactions with their pins, and the marks of a running gc. They are here because
 //! several processes use a store at once and the database is where they meet.
 //!
 //! # How an object is found
@@ -51,15 +51,15 @@ mod of_pack;
 mod placing;
 mod row;
 mod schema;
-mod sessions;
 mod staging;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_random;
+mod writes;
 
 pub use bulk::BulkLoad;
-pub use sessions::SessionRow;
+pub use writes::WriteRow;
 
 use connections::Connections;
 
@@ -78,9 +78,9 @@ impl fmt::Debug for Catalogue {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PackNo(pub u32);
 
-/// A write session's number. Never used twice.
+/// A write transaction's number. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionNo(pub i64);
+pub struct WriteNo(pub i64);
 
 /// Where an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::read::PageCache;
 use super::{DENSE_PAGES, GROUP, GROUP_PAGES, LEAF_GROUPS, LEAF_PAGES, LEAF_SPAN, PAGE};
 use crate::error::{Result, StoreError};
 use crate::id::{Kind, LeafHash};
-use crate::session::{Shared, Worker};
+use crate::transaction::{Shared, Worker};
 
 /// Full groups that make an object.
 const FULL_OBJECT: usize = DENSE_PAGES / GROUP_PAGES;

@@ -9,7 +9,7 @@ use crate::error::{Result, StoreError};
 use crate::fsio::{self, Disk, DiskFile};
 use crate::id::PackId;
 
-/// A pack that is being filled under a temporary name. Dropped unsealed, it leaves the temporary file to its session's
+/// A pack that is being filled under a temporary name. Dropped unsealed, it leaves the temporary file to its transaction's
 /// clean-up.
 pub struct PackWriter {
     path: PathBuf,

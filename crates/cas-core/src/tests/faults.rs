@@ -162,17 +162,17 @@ impl Ground {
     }
 
     /// A small snapshot that has never been there.
-    fn put(&mut self, session: &WriteSession) -> Result<Snapshot> {
+    fn put(&mut self, transaction: &WriteTransaction) -> Result<Snapshot> {
         self.round += 1;
         let mut memory = Memory::default();
         memory.fill(0x7000_0000_0000, 1, self.round);
-        Snapshot::put_content(session, memory, noise(self.round, 500), None)
+        Snapshot::put_content(transaction, memory, noise(self.round, 500), None)
     }
 
     fn snapshot(&mut self) -> Result<()> {
-        let session = self.store().write(&[])?;
-        let snapshot = self.put(&session)?;
-        session.commit(&[point(&format!("round-{}", self.round), snapshot.id)])?;
+        let transaction = self.store().write(&[])?;
+        let snapshot = self.put(&transaction)?;
+        transaction.commit(&[point(&format!("round-{}", self.round), snapshot.id)])?;
         self.acknowledged.push(snapshot);
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Ground {
         }
         let report = verify(&reopened, Depth::Bytes);
         assert!(report.is_clean(), "{what}: {:?}", report.problems);
-        assert_no_sessions(&self.test);
+        assert_no_transactions(&self.test);
         for directory in [self.test.root.clone(), self.test.root.join("refs/threads")] {
             let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
             assert!(names.into_iter().all(|name| !name.to_str().unwrap().starts_with(".tmp")), "{what}");
@@ -267,9 +267,9 @@ fn a_snapshot_in_an_encrypted_store_survives_every_fault() {
 
 fn gc_survives(encrypted: bool, floor: u64, ops: fn(Op) -> bool) {
     let prepare = |ground: &mut Ground| {
-        let session = ground.store().write(&[]).unwrap();
-        let (kept, garbage) = (ground.put(&session).unwrap(), ground.put(&session).unwrap());
-        session.commit(&[point(&format!("kept-{}", ground.round), kept.id)]).unwrap();
+        let transaction = ground.store().write(&[]).unwrap();
+        let (kept, garbage) = (ground.put(&transaction).unwrap(), ground.put(&transaction).unwrap());
+        transaction.commit(&[point(&format!("kept-{}", ground.round), kept.id)]).unwrap();
         ground.acknowledged.push(kept);
         garbage
     };
@@ -374,21 +374,21 @@ fn short_writes_are_no_fault() {
 fn after_a_flush_that_failed_there_is_no_commit() {
     for op in [Op::Create, Op::Write, Op::Sync, Op::RenameNew, Op::SyncDir] {
         let mut ground = Ground::new(false);
-        let session = ground.store().write(&[]).unwrap();
+        let transaction = ground.store().write(&[]).unwrap();
         ground.disk.arm(op, 0, Fault::Once);
-        let snapshot = ground.put(&session);
-        let flushed = session.flush();
+        let snapshot = ground.put(&transaction);
+        let flushed = transaction.flush();
         assert!(snapshot.is_err() || flushed.is_err(), "{op:?}");
         assert_eq!(ground.disk.heal().0, 1);
         let id = snapshot.map_or(ground.store().hasher.id(NOTE, b""), |snapshot| snapshot.id);
-        assert!(matches!(session.flush(), Err(StoreError::SessionFailed { .. })), "{op:?}");
+        assert!(matches!(transaction.flush(), Err(StoreError::TransactionFailed { .. })), "{op:?}");
         assert!(
-            matches!(session.commit(&[point("main", id)]), Err(StoreError::SessionFailed { .. })),
+            matches!(transaction.commit(&[point("main", id)]), Err(StoreError::TransactionFailed { .. })),
             "{op:?}"
         );
         assert_eq!(ground.store().refs().get("threads/main").unwrap(), None);
         assert!(ground.test.packs().is_empty(), "{op:?}");
-        assert_no_sessions(&ground.test);
+        assert_no_transactions(&ground.test);
         ground.check(&format!("{op:?}"));
     }
 }
@@ -397,12 +397,12 @@ fn after_a_flush_that_failed_there_is_no_commit() {
 #[test]
 fn a_commit_that_cannot_clean_up_is_one() {
     let mut ground = Ground::new(false);
-    let session = ground.store().write(&[]).unwrap();
-    let snapshot = ground.put(&session).unwrap();
+    let transaction = ground.store().write(&[]).unwrap();
+    let snapshot = ground.put(&transaction).unwrap();
     ground.disk.arm(Op::Remove, 0, Fault::ForGood);
-    session.commit(&[point("main", snapshot.id)]).unwrap();
+    transaction.commit(&[point("main", snapshot.id)]).unwrap();
     assert!(ground.disk.heal().0 > 0);
-    assert_eq!(session_locks(&ground.test).len(), 1);
+    assert_eq!(transaction_locks(&ground.test).len(), 1);
     ground.acknowledged.push(snapshot);
     ground.check("a lock that stayed");
 }
@@ -410,13 +410,13 @@ fn a_commit_that_cannot_clean_up_is_one() {
 #[test]
 fn a_full_disk_ends_a_long_write_soon_and_is_named() {
     let ground = Ground::new(false);
-    let session = ground.store().write(&[]).unwrap();
+    let transaction = ground.store().write(&[]).unwrap();
     ground.disk.arm(Op::Write, 3, Fault::ForGood);
-    let failed = (0..5000u64).find_map(|n| session.put(Kind::CHUNK, noise(n, 2000)).err());
+    let failed = (0..5000u64).find_map(|n| transaction.put(Kind::CHUNK, noise(n, 2000)).err());
     let failed = failed.expect("ten megabytes went to a disk that is full");
     assert!(failed.hint().is_some_and(|hint| hint.contains("free some space")), "{failed:?}");
     // Whoever is told second must know what to do, too.
-    let told = session.commit(&[]).unwrap_err();
-    assert!(matches!(told, StoreError::SessionFailed { .. }), "{told:?}");
+    let told = transaction.commit(&[]).unwrap_err();
+    assert!(matches!(told, StoreError::TransactionFailed { .. }), "{told:?}");
     assert_eq!(told.hint(), failed.hint());
 }

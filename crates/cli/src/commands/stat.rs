@@ -57,7 +57,7 @@ pub(crate) fn run(context: &Context) -> Result<()> {
         objects: totals.objects,
         stored_bytes: totals.stored,
         content_bytes: totals.plain,
-        write_sessions: store.catalogue().sessions()?.len() as u64,
+        write_sessions: store.catalogue().open_writes()?.len() as u64,
     };
     context.printer.data(&stat, &lines(&stat))?;
     Ok(())

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cas_core::crypto::KdfCost;
 use cas_core::layout::{Format, Layout};
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{Encryption, ObjectId, OpenOptions, Store, StoreError, Trust, WriteSession};
+use cas_core::{Encryption, ObjectId, OpenOptions, Store, StoreError, Trust, WriteTransaction};
 pub use forget::GcView;
 #[cfg(test)]
 pub(crate) use forget::tests as testing;
@@ -144,14 +144,14 @@ impl UserStore {
     }
 
     /// Starts a write that builds upon `parents`: gc keeps them, and all they lead to, while it lasts.
-    pub(crate) fn write(&self, parents: &[ObjectId]) -> Result<WriteSession> {
+    pub(crate) fn write(&self, parents: &[ObjectId]) -> Result<WriteTransaction> {
         Ok(self.store.write(parents)?)
     }
 
     /// Ends `session` with a commit as the thread's new head. Returns the ids of commit and snapshot, both durable.
     pub(crate) fn commit_snapshot(
         &self,
-        session: WriteSession,
+        session: WriteTransaction,
         new: NewCommit<'_>,
     ) -> Result<(ObjectId, ObjectId)> {
         let snapshot = save(new.snapshot, &session)?;
@@ -215,7 +215,7 @@ impl UserStore {
 
     fn commit(
         &self,
-        session: WriteSession,
+        session: WriteTransaction,
         mut commit: Commit,
         expected: Option<ObjectId>,
     ) -> Result<ObjectId> {
@@ -318,7 +318,7 @@ impl UserStore {
     /// Files that no other snapshot holds, as a commit on a thread of their own beside `thread`.
     pub(crate) fn commit_files(
         &self,
-        session: WriteSession,
+        session: WriteTransaction,
         thread: &str,
         author: &User,
         workspace: &WorkspaceSection,
@@ -371,7 +371,7 @@ fn author(user: &User) -> Author {
     Author { name: user.name.clone(), uid: user.uid, host, extra: Extra::default() }
 }
 
-fn save(object: &impl ManifestObject, session: &WriteSession) -> Result<ObjectId> {
+fn save(object: &impl ManifestObject, session: &WriteTransaction) -> Result<ObjectId> {
     stored::save(object, session).map_err(unsaved)
 }
 

@@ -1,7 +1,7 @@
-//! The worker threads of a write session.
+//! The worker threads of a write transaction.
 //!
 //! Jobs wait in a bounded channel: whoever submits waits while all workers are busy, which is the backpressure that keeps
-//! memory bounded. A job that fails or panics fails its session; the worker lives on and drains the rest.
+//! memory bounded. A job that fails or panics fails its transaction; the worker lives on and drains the rest.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

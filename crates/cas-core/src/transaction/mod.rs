@@ -2,14 +2,14 @@
 //!
 //! # What is promised
 //!
-//! * [`WriteSession::put`] and its relatives take an object over. Nothing is promised yet: a crash may lose it.
-//! * [`WriteSession::flush`]: everything put before is durable and can be read by its id, also by other processes, also
-//!   after a power cut. It stays until gc finds it unreachable, which cannot happen while this session lives.
-//! * [`WriteSession::commit`]: flush, then the refs are changed by compare-and-swap. When it returns `Ok`, the refs are
+//! * [`WriteTransaction::put`] and its relatives take an object over. Nothing is promised yet: a crash may lose it.
+//! * [`WriteTransaction::flush`]: everything put before is durable and can be read by its id, also by other processes, also
+//!   after a power cut. It stays until gc finds it unreachable, which cannot happen while this transaction lives.
+//! * [`WriteTransaction::commit`]: flush, then the refs are changed by compare-and-swap. When it returns `Ok`, the refs are
 //!   durable, and so is everything they lead to. When it returns an error, no ref was changed, with two exceptions: of
 //!   several changes the first ones may have been made, and a change whose last step failed (making the new name
 //!   durable) may be seen already. What a ref leads to is durable in these cases too.
-//! * A session that is dropped, or whose process dies, leaves nothing that a reader could see.
+//! * A transaction that is dropped, or whose process dies, leaves nothing that a reader could see.
 //!
 //! # How it is kept
 //!
@@ -18,14 +18,14 @@
 //! ```
 //!
 //! Every arrow is a bounded channel: a slow disk stops the caller, memory stays bounded. A pack is written under a
-//! temporary name that begins with the session's token, synced, announced in the catalogue, renamed, its directory
-//! synced, and only then entered into the catalogue, many packs of a flush in one transaction. Whoever finds a session
+//! temporary name that begins with the transaction's token, synced, announced in the catalogue, renamed, its directory
+//! synced, and only then entered into the catalogue, many packs of a flush at a time. Whoever finds a transaction
 //! whose lock is free knows that its process is dead, and removes what it had announced or not yet named
 //! ([`Store::recover`](crate::Store::recover)).
 //!
-//! An object that the store has already is not written again, unless its pack is condemned by a running gc, or its copy does
-//! not fit its checksum: a commit must not acknowledge what was damaged before. (What a child shares with its parent by
-//! fingerprint is not looked at again; `verify` is for that.)
+//! An object that the store has already is not written again, unless its pack is condemned by a running gc, or its copy
+//! does not fit its checksum: a commit must not acknowledge what was damaged before. (What a child shares with its
+//! parent by fingerprint is not looked at again; `verify` is for that.)
 
 mod failure;
 mod packer;
@@ -36,7 +36,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::catalogue::{NewEntry, NewPack, SessionNo};
+use crate::catalogue::{NewEntry, NewPack, WriteNo};
 use crate::crypto::PackKey;
 use crate::error::{Result, StoreError};
 use crate::fsio;
@@ -51,10 +51,10 @@ use packer::Packer;
 pub(crate) use pool::Worker;
 use pool::{Job, Pool};
 
-/// How many packs a flush enters into the catalogue at a time. Bounds a transaction, not what a crash can lose.
-const PACKS_PER_TRANSACTION: usize = 64;
+/// How many packs a flush enters into the catalogue at a time. Bounds a step of the catalogue, not what a crash can lose.
+const PACKS_AT_A_TIME: usize = 64;
 
-/// What a session has written so far.
+/// What a transaction has written so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteStats {
     /// Objects that were not in the store.
@@ -73,12 +73,12 @@ pub struct WriteStats {
 
 /// A running write. See the module documentation for what it promises.
 #[derive(Debug)]
-pub struct WriteSession {
+pub struct WriteTransaction {
     shared: Arc<Shared>,
     pool: Option<Pool>,
     lock_path: PathBuf,
     lock: Option<File>,
-    /// Held together with all other sessions; a rebuild wants it alone.
+    /// Held together with all other transactions; a rebuild wants it alone.
     _writers: File,
 }
 
@@ -86,15 +86,15 @@ pub struct WriteSession {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
-    no: SessionNo,
+    no: WriteNo,
     token: String,
-    /// Ids put in this session and not in the catalogue yet.
+    /// Ids put in this transaction and not in the catalogue yet.
     fresh: Mutex<HashSet<ObjectId>>,
     /// Objects that the store has and nobody can read: they are written again when they are put.
     unreadable: Mutex<HashSet<ObjectId>>,
     stats: Mutex<WriteStats>,
     failure: Failure,
-    /// Seals objects. One key serves all packs of a session, so that workers can seal before it is known in which pack
+    /// Seals objects. One key serves all packs of a transaction, so that workers can seal before it is known in which pack
     /// an object will lie; each object has a random nonce.
     key: Option<PackKey>,
     packer: Packer,
@@ -102,22 +102,22 @@ pub(crate) struct Shared {
 
 impl Store {
     /// Starts a write. `pins` are objects that the write builds upon, usually the parent commit: gc keeps them, and all
-    /// they lead to, while the session lives.
-    pub fn write(self: &Arc<Self>, pins: &[ObjectId]) -> Result<WriteSession> {
+    /// they lead to, while the transaction lives.
+    pub fn write(self: &Arc<Self>, pins: &[ObjectId]) -> Result<WriteTransaction> {
         let gate = self.layout.lock("writers");
         let writers = lock::try_shared(&gate)?
             .ok_or_else(|| StoreError::Locked { path: gate, holder: "a rebuild".to_owned() })?;
         self.recover()?;
         let token = fsio::random_name()?;
         let lock_path = self.layout.lock(&format!("session-{token}"));
-        // The lock comes first: a session in the catalogue whose lock is free counts as dead.
+        // The lock comes first: a transaction in the catalogue whose lock is free counts as dead.
         let lock = lock::exclusive(&lock_path)?;
         let no =
-            self.catalogue.begin_session(&token, pins).inspect_err(|_| _ = self.remove_file(&lock_path))?;
+            self.catalogue.begin_write(&token, pins).inspect_err(|_| _ = self.remove_file(&lock_path))?;
         let (packer, key) = self.start_packer(no, &token).inspect_err(|_| {
             // It has written nothing. What fails here too, recovery does.
             if self.remove_file(&lock_path).is_ok() {
-                let _ = self.catalogue.end_session(no);
+                let _ = self.catalogue.end_write(no);
             }
         })?;
         let shared = Arc::new(Shared {
@@ -131,30 +131,31 @@ impl Store {
             key,
             packer,
         });
-        let mut session = WriteSession { shared, pool: None, lock_path, lock: Some(lock), _writers: writers };
-        session.pool = Some(Pool::start(&session.shared, self.threads())?);
-        Ok(session)
+        let mut transaction =
+            WriteTransaction { shared, pool: None, lock_path, lock: Some(lock), _writers: writers };
+        transaction.pool = Some(Pool::start(&transaction.shared, self.threads())?);
+        Ok(transaction)
     }
 
-    fn start_packer(self: &Arc<Self>, no: SessionNo, token: &str) -> Result<(Packer, Option<PackKey>)> {
+    fn start_packer(self: &Arc<Self>, no: WriteNo, token: &str) -> Result<(Packer, Option<PackKey>)> {
         let salt = fsio::random_bytes()?;
         let epoch = self.keys.as_ref().map(|keys| keys.new_epoch()).transpose()?;
         let header = PackHeader { class: PackClass::Data, epoch, salt };
         let key = self.keys.as_ref().map(|keys| keys.pack_key(&header)).transpose()?.flatten();
         if epoch.is_some() && key.is_none() {
-            return Err(StoreError::Bug { detail: "the session's own key is not in the keyring".into() });
+            return Err(StoreError::Bug { detail: "the transaction's own key is not in the keyring".into() });
         }
         Ok((Packer::start(self.clone(), no, token.to_owned(), epoch, salt), key))
     }
 }
 
-impl WriteSession {
+impl WriteTransaction {
     /// The store that is written to.
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }
 
-    /// Keeps an object, and all it leads to, from gc while this session lives. Called before building upon it.
+    /// Keeps an object, and all it leads to, from gc while this transaction lives. Called before building upon it.
     pub fn pin(&self, id: &ObjectId) -> Result<()> {
         self.shared.store.catalogue.pin(self.shared.no, id)
     }
@@ -199,12 +200,12 @@ impl WriteSession {
         *lock_of(&self.shared.stats)
     }
 
-    /// Makes everything put so far durable and readable. If it fails, so does the whole session: what was put is lost, and
-    /// a later commit must not succeed without it.
+    /// Makes everything put so far durable and readable. If it fails, so does the whole transaction: what was put is
+    /// lost, and a later commit must not succeed without it.
     pub fn flush(&self) -> Result<()> {
         let flushed = self.try_flush();
         if let Err(error) = &flushed {
-            self.shared.fail(error.session_failed());
+            self.shared.fail(error.transaction_failed());
         }
         flushed
     }
@@ -213,7 +214,7 @@ impl WriteSession {
         self.pool.as_ref().ok_or_else(ended)?.wait();
         self.shared.check()?;
         let sealed = self.shared.packer.seal()?;
-        for packs in sealed.chunks(PACKS_PER_TRANSACTION) {
+        for packs in sealed.chunks(PACKS_AT_A_TIME) {
             self.publish(packs)?;
         }
         lock_of(&self.shared.fresh).clear();
@@ -235,34 +236,34 @@ impl WriteSession {
         Ok(())
     }
 
-    /// Flushes, changes the refs, and ends the session. Returns what was written.
+    /// Flushes, changes the refs, and ends the transaction. Returns what was written.
     pub fn commit(mut self, changes: &[RefChange]) -> Result<WriteStats> {
         self.flush()?;
         self.shared.store.refs().update(changes)?;
         let stats = self.stats();
-        // The refs are changed, so this has succeeded. What cannot be cleaned up now, the next session's recovery does.
+        // The refs are changed, so this has succeeded. What cannot be cleaned up now, the next transaction's recovery does.
         let _ = self.end();
         Ok(stats)
     }
 
-    /// Ends the session: stops the threads, removes what was not published, lets go of the pins.
+    /// Ends the transaction: stops the threads, removes what was not published, lets go of the pins.
     fn end(&mut self) -> Result<()> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         drop(self.pool.take());
         self.shared.packer.stop();
         let store = &self.shared.store;
         store.remove_unpublished(self.shared.no, &self.shared.token)?;
-        // In this order: a lock without a session would never be found again, a session without a lock is.
+        // In this order: a lock without a transaction would never be found again, a transaction without a lock is.
         store.remove_file(&self.lock_path)?;
-        store.catalogue.end_session(self.shared.no)?;
+        store.catalogue.end_write(self.shared.no)?;
         drop(lock);
         Ok(())
     }
 }
 
-impl Drop for WriteSession {
+impl Drop for WriteTransaction {
     fn drop(&mut self) {
-        // What this cannot clean up, the next session's recovery does.
+        // What this cannot clean up, the next transaction's recovery does.
         let _ = self.end();
     }
 }
@@ -294,7 +295,7 @@ impl Shared {
             None => Ok(None),
         });
         // It counts as taken charge of and nobody will write it: whoever else has put it must not be able to commit.
-        let fail = |error: &StoreError| self.fail(error.session_failed());
+        let fail = |error: &StoreError| self.fail(error.transaction_failed());
         let readable = found.inspect_err(fail)?;
         if readable == Some(false) {
             self.distrust(id);
@@ -389,10 +390,10 @@ fn length(id: &ObjectId, bytes: &[u8]) -> Result<u32> {
 }
 
 fn ended() -> StoreError {
-    StoreError::Bug { detail: "the write session has ended".into() }
+    StoreError::Bug { detail: "the write transaction has ended".into() }
 }
 
-/// A panic in a worker fails the session, so what the lock guards is never used for a commit afterwards.
+/// A panic in a worker fails the transaction, so what the lock guards is never used for a commit afterwards.
 fn lock_of<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
