@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::files::TextFile;
 
 /// The directories that hold all of our FFI.
-pub const ALLOWED: &[&str] = &["crates/checkpoint-cuda/src/sys", "crates/cuda-sim/src/abi"];
+pub const ALLOWED: &[&str] = &["crates/checkpoint-cuda/src/sys", "testing/cuda-sim/src/abi"];
 
 /// Rust files outside [`ALLOWED`] with the keyword `unsafe` in them.
 pub fn outside_the_fence(sources: &[TextFile]) -> Vec<String> {
@@ -170,14 +170,14 @@ mod tests {
         let code = "unsafe {}";
         let within = TextFile::new("crates/checkpoint-cuda/src/sys/library.rs", code);
         let beside = TextFile::new("crates/checkpoint-cuda/src/system.rs", code);
-        let above = TextFile::new("crates/cuda-sim/src/lib.rs", code);
+        let above = TextFile::new("testing/cuda-sim/src/lib.rs", code);
         assert_eq!(
             outside_the_fence(&[within, beside, above]),
             [
                 "crates/checkpoint-cuda/src/system.rs:1: `unsafe` may stand only below \
-                 crates/checkpoint-cuda/src/sys and crates/cuda-sim/src/abi",
-                "crates/cuda-sim/src/lib.rs:1: `unsafe` may stand only below \
-                 crates/checkpoint-cuda/src/sys and crates/cuda-sim/src/abi",
+                 crates/checkpoint-cuda/src/sys and testing/cuda-sim/src/abi",
+                "testing/cuda-sim/src/lib.rs:1: `unsafe` may stand only below \
+                 crates/checkpoint-cuda/src/sys and testing/cuda-sim/src/abi",
             ]
         );
     }
