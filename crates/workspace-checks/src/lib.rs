@@ -11,4 +11,5 @@ pub mod links;
 pub mod manifests;
 pub mod metadata;
 pub mod programs;
+pub mod sizes;
 pub mod unsafe_code;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use workspace_checks::files::{self, TextFile};
 use workspace_checks::metadata::Metadata;
-use workspace_checks::{arrows, errors, links, manifests, programs, unsafe_code};
+use workspace_checks::{arrows, errors, links, manifests, programs, sizes, unsafe_code};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -106,6 +106,13 @@ fn unsafe_stands_only_where_c_is_spoken() {
     let speaks_c = |file: &TextFile| file.path.starts_with("crates/checkpoint-cuda/src/sys");
     assert!(sources.iter().any(speaks_c), "the FFI was not found");
     nothing(unsafe_code::outside_the_fence(&sources));
+}
+
+#[test]
+fn no_file_has_two_subjects() {
+    let sources = files::below(&root(), ".rs").unwrap();
+    assert!(sources.len() > 500, "only {} files were found", sources.len());
+    nothing(sizes::too_long(&sources));
 }
 
 #[test]
