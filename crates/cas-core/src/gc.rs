@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::catalogue::{PackNo, PackRow};
-use crate::error::{Result, StoreError};
+use crate::error::{Class, Result, StoreError};
 use crate::id::PackId;
 use crate::lock;
 use crate::pack::PackClass;
@@ -292,12 +292,7 @@ impl Store {
                     report.bytes_copied += bytes;
                     batch.push(*pack);
                 }
-                Err(error)
-                    if matches!(
-                        error.class(),
-                        crate::error::Class::Corruption | crate::error::Class::Key
-                    ) =>
-                {
+                Err(error) if matches!(error.class(), Class::Corruption | Class::Key) => {
                     self.catalogue.pardon(&[pack.no])?;
                     report.damaged.push((pack.no, error));
                 }
@@ -374,14 +369,23 @@ impl Store {
         let packs = self.catalogue.packs()?;
         let known: HashSet<PackId> = packs.iter().map(|pack| pack.id).collect();
         let mut used: HashSet<u32> = packs.iter().map(|pack| pack.epoch).collect();
-        for pack in self.layout.list_packs()? {
+        for pack in self.packs.list()? {
             if !known.contains(&pack) {
-                let header = PackReader::open(&self.layout.pack(&pack)).map(|reader| *reader.header());
-                used.extend(header.ok().and_then(|header| header.epoch));
+                used.extend(self.epoch_of(&pack)?);
             }
         }
         let unused: Vec<u32> = epochs.into_iter().filter(|epoch| !used.contains(epoch)).collect();
         keys.forget(&unused)
+    }
+
+    /// The key that a pack asks for. One without a header asks for none: it can never be opened again. One that cannot be
+    /// read now may ask for any.
+    fn epoch_of(&self, pack: &PackId) -> Result<Option<u32>> {
+        match self.packs.open(pack).and_then(PackReader::new) {
+            Ok(reader) => Ok(reader.header().epoch),
+            Err(error) if error.class() == Class::Corruption => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::blob;
-use crate::error::{Result, StoreError};
+use crate::error::{Class, Result, StoreError};
 use crate::id::{Kind, ObjectId};
 use crate::memory;
 use crate::progress::{Progress, Task};
@@ -185,6 +185,7 @@ impl<'a> Marker<'a> {
         for (name, target) in self.store.refs().list("")? {
             match target {
                 Ok(id) => self.mark_root(&id)?,
+                Err(error) if error.class() == Class::Environment => return Err(error),
                 Err(error) => {
                     let id = ObjectId::from_bytes([0; 32]);
                     let detail = format!("ref `{name}` cannot be read: {error}");

@@ -1,7 +1,8 @@
 //! Making the catalogue anew from the packs.
 //!
 //! Packs describe themselves, and their descriptions are not encrypted, so this needs no key. A pack whose footer is
-//! damaged is salvaged: its whole objects are entered. The new catalogue is built beside the old one, which is moved out
+//! damaged is salvaged: its whole objects are entered. A pack that cannot be read at this moment ends the rebuild instead: it is
+//! not known to be damaged, and a catalogue without it would have forgotten what it holds. The new catalogue is built beside the old one, which is moved out
 //! of the way first: at no instant is there a catalogue that knows less than the packs and looks whole.
 //!
 //! What is lost with the old catalogue is who was writing; so nobody may be, and nobody can begin to before this has ended.
@@ -10,12 +11,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::{Catalogue, NewPack};
-use crate::error::{Result, StoreError};
+use crate::error::{Class, Result, StoreError};
 use crate::fsio::{self, Disk, LocalDisk};
 use crate::id::PackId;
 use crate::layout::{Format, Layout};
 use crate::lock;
-use crate::pack::{self, PackHeader, PackReader};
+use crate::pack::{self, FooterRecord, PackHeader, PackReader};
+use crate::packs::{LocalPacks, Packs};
 use crate::progress::{Progress, Task};
 use crate::transaction::entries_of;
 
@@ -34,8 +36,13 @@ pub struct RebuildReport {
     pub unusable: Vec<(PackId, StoreError)>,
 }
 
-/// Rebuilds the catalogue of the store at `root`.
+/// Rebuilds the catalogue of the store at `root`, whose packs are files there.
 pub fn rebuild(root: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
+    rebuild_from(root, &LocalPacks::below(root), progress)
+}
+
+/// Rebuilds the catalogue of the store at `root` from packs that are kept elsewhere.
+pub fn rebuild_from(root: &Path, packs: &dyn Packs, progress: &dyn Progress) -> Result<RebuildReport> {
     let layout = Layout::new(root);
     Format::read(&layout)?;
     let _gc = lock::try_exclusive(&layout.lock("gc"))?
@@ -47,7 +54,7 @@ pub fn rebuild(root: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
     let directory = layout.root();
     remove_unfinished(directory)?;
     let new = directory.join(format!("{UNFINISHED}{}", fsio::random_name()?));
-    let result = fill(&layout, &new, progress);
+    let result = fill(packs, &new, progress);
     if result.is_err() {
         remove_database(&new)?;
     }
@@ -68,13 +75,13 @@ pub fn rebuild(root: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
     Ok(report)
 }
 
-fn fill(layout: &Layout, new: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
-    let packs = layout.list_packs()?;
-    progress.begin(Task::Rebuild, Some(packs.len() as u64));
+fn fill(packs: &dyn Packs, new: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
+    let ids = packs.list()?;
+    progress.begin(Task::Rebuild, Some(ids.len() as u64));
     let mut report = RebuildReport::default();
     let mut load = Catalogue::bulk(new)?;
-    for id in packs {
-        if let Some((pack, records)) = read_pack(layout, id, &mut report) {
+    for id in ids {
+        if let Some((pack, records)) = read_pack(packs, id, &mut report)? {
             report.packs += 1;
             report.objects += records.len() as u64;
             load.add(&pack, &entries_of(&records))?;
@@ -86,28 +93,30 @@ fn fill(layout: &Layout, new: &Path, progress: &dyn Progress) -> Result<RebuildR
     Ok(report)
 }
 
+/// What the catalogue shall know of a pack; nothing if nothing of it is whole.
 fn read_pack(
-    layout: &Layout,
+    packs: &dyn Packs,
     id: PackId,
     report: &mut RebuildReport,
-) -> Option<(NewPack, Vec<pack::FooterRecord>)> {
-    let path = layout.pack(&id);
-    let file_len = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+) -> Result<Option<(NewPack, Vec<FooterRecord>)>> {
+    let bytes = packs.open(&id)?;
+    let file_len = bytes.size()?;
     let row =
         |header: PackHeader| NewPack { id, class: header.class, epoch: header.epoch.unwrap_or(0), file_len };
-    let whole = PackReader::open(&path).and_then(|reader| Ok((*reader.header(), reader.footer(&id)?)));
-    let error = match whole {
-        Ok((header, records)) => return Some((row(header), records)),
-        Err(error) => error,
+    let whole = PackReader::new(bytes).and_then(|reader| Ok((*reader.header(), reader.footer(&id)?)));
+    let damage = match whole {
+        Ok((header, records)) => return Ok(Some((row(header), records))),
+        Err(error) if error.class() == Class::Corruption => error,
+        Err(error) => return Err(error),
     };
-    match pack::salvage(&path) {
-        Ok(pack::Salvaged { header: Some(header), records, lost }) if !records.is_empty() => {
-            report.salvaged.push((id, error, records.len() as u64, lost));
-            Some((row(header), records))
+    match pack::salvage(&packs.open(&id)?)? {
+        pack::Salvaged { header: Some(header), records, lost } if !records.is_empty() => {
+            report.salvaged.push((id, damage, records.len() as u64, lost));
+            Ok(Some((row(header), records)))
         }
         _ => {
-            report.unusable.push((id, error));
-            None
+            report.unusable.push((id, damage));
+            Ok(None)
         }
     }
 }

@@ -82,7 +82,7 @@ impl TestStore {
 
     /// Every pack's path.
     pub(crate) fn packs(&self) -> Vec<PathBuf> {
-        let packs = self.store.layout.list_packs().unwrap();
+        let packs = self.store.packs.list().unwrap();
         packs.iter().map(|pack| self.store.layout.pack(pack)).collect()
     }
 }

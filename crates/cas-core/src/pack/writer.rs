@@ -30,7 +30,7 @@ impl std::fmt::Debug for PackWriter {
 pub struct SealedPack {
     /// The name it will have.
     pub id: PackId,
-    /// The name it has.
+    /// The temporary name that it was written under.
     pub path: PathBuf,
     /// Its header.
     pub header: PackHeader,

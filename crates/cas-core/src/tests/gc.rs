@@ -200,7 +200,7 @@ fn nothing_is_deleted_while_something_reachable_cannot_be_read() {
     let metadata = packs_of(&test, PackClass::Metadata);
     Snapshot::take(&test.store, 2, "gone");
     test.store.refs().update(&[remove("gone")]).unwrap();
-    let first = salvage(&metadata[0]).unwrap().records[0];
+    let first = salvage(&PackBytes::of_file(&metadata[0]).unwrap()).unwrap().records[0];
     flip(&metadata[0], usize::try_from(first.offset).unwrap() + crate::pack::ENTRY_LEN + 3);
     let before = files(&test, "objects");
     let report = collect(&test.store);
@@ -257,7 +257,7 @@ fn what_was_erased_cannot_be_opened_with_the_keys_that_are_left() {
     for (path, bytes) in &old {
         assert!(!path.exists());
         std::fs::write(path, bytes).unwrap();
-        let reader = PackReader::open(path).unwrap();
+        let reader = open_pack(path);
         let epoch = reader.header().epoch.unwrap();
         for store in [&test.store, &reopened] {
             assert!(store.keys.as_ref().unwrap().pack_key(reader.header()).unwrap().is_none());

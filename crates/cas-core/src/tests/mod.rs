@@ -13,6 +13,7 @@ use crate::catalogue::PackClass;
 use crate::gc::{GcOptions, GcReport};
 use crate::memory::MapRoot;
 use crate::pack::PackReader;
+use crate::packs::PackBytes;
 use crate::progress::Silent;
 use crate::reach::{Reference, References};
 use crate::testing::{Memory, TestStore, noise, point, read_memory};
@@ -21,8 +22,10 @@ use crate::{Kind, ObjectId, Result, Store, WriteTransaction};
 
 mod archive;
 mod faults;
+mod faulty_disk;
 mod gc;
 mod keys;
+mod read_faults;
 mod rebuild;
 mod transaction;
 mod verify;
@@ -186,8 +189,12 @@ fn assert_no_transactions(test: &TestStore) {
 
 /// The packs of one class.
 fn packs_of(test: &TestStore, class: PackClass) -> Vec<PathBuf> {
-    let is = |path: &PathBuf| PackReader::open(path).unwrap().header().class == class;
+    let is = |path: &PathBuf| open_pack(path).header().class == class;
     test.packs().into_iter().filter(is).collect()
+}
+
+fn open_pack(path: &Path) -> PackReader {
+    PackReader::new(PackBytes::of_file(path).unwrap()).unwrap()
 }
 
 /// Changes one bit.

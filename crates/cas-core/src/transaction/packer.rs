@@ -149,13 +149,9 @@ fn gone() -> StoreError {
 }
 
 /// Gives a sealed pack its name. The catalogue hears of it first, so that a crash leaves no file that nobody knows.
-fn place(store: &Store, transaction: WriteNo, mut pack: SealedPack) -> Result<SealedPack> {
-    let disk = store.options.disk.as_ref();
-    let (path, directory) = (store.layout.pack(&pack.id), store.layout.pack_dir(&pack.id));
+fn place(store: &Store, transaction: WriteNo, pack: SealedPack) -> Result<SealedPack> {
     store.catalogue.announce(Some(transaction), &pack.id.to_string())?;
-    disk.rename_new(&pack.path, &path).map_err(StoreError::io("rename into place", &path))?;
-    disk.sync_dir(&directory).map_err(StoreError::io("sync directory", &directory))?;
-    pack.path = path;
+    store.packs.put_new(&pack.id, &pack.path)?;
     Ok(pack)
 }
 
