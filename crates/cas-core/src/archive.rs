@@ -16,6 +16,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
+pub use crate::carry::Follow;
 use crate::carry::{Renamed, Walk};
 use crate::codec::{Decoder, Encoder, MAX_OBJECT};
 use crate::error::{Result, StoreError};
@@ -41,15 +42,6 @@ pub struct Moved {
     pub objects: u64,
     /// Bytes of content.
     pub bytes: u64,
-}
-
-/// Which of an object's references an export follows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Follow {
-    /// Those that must be there: one snapshot, without its history.
-    Strong,
-    /// All that are there: the history too.
-    All,
 }
 
 impl Store {

@@ -6,13 +6,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::archive::Follow;
 use crate::error::{Result, StoreError};
 use crate::id::{Kind, ObjectId, hex};
 use crate::progress::{Progress, Task};
 use crate::reach::{self, Reference, References};
 use crate::store::{ReadContext, Store};
 use crate::transaction::WriteTransaction;
+
+/// Which of an object's references an export follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Follow {
+    /// Those that must be there: one snapshot, without its history.
+    Strong,
+    /// All that are there: the history too.
+    All,
+}
 
 impl Store {
     /// Copies these objects, and everything that they lead to, into the store of `transaction`. What each is called

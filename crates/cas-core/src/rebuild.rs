@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::{Catalogue, NewPack};
+use crate::catalogue::{Catalogue, NewEntry, NewPack, remove_companions, remove_database, remove_if_there};
 use crate::error::{Class, Result, StoreError};
 use crate::fsio::{self, Disk, LocalDisk};
 use crate::id::PackId;
@@ -19,7 +19,6 @@ use crate::lock;
 use crate::pack::{self, FooterRecord, PackHeader, PackReader};
 use crate::packs::{LocalPacks, Packs};
 use crate::progress::{Progress, Task};
-use crate::transaction::entries_of;
 
 const UNFINISHED: &str = "catalogue.new-";
 
@@ -84,7 +83,7 @@ fn fill(packs: &dyn Packs, new: &Path, progress: &dyn Progress) -> Result<Rebuil
         if let Some((pack, records)) = read_pack(packs, id, &mut report)? {
             report.packs += 1;
             report.objects += records.len() as u64;
-            load.add(&pack, &entries_of(&records))?;
+            load.add(&pack, &NewEntry::list(&records))?;
         }
         progress.advance(Task::Rebuild, 1);
     }
@@ -152,28 +151,4 @@ fn clean_up(layout: &Layout) -> Result<()> {
         litter.push(entry.map_err(StoreError::io("list", &temporary))?.path());
     }
     litter.iter().try_for_each(|path| remove_if_there(path))
-}
-
-pub(crate) fn remove_database(path: &Path) -> Result<()> {
-    remove_if_there(path)?;
-    remove_companions(path)
-}
-
-/// The write-ahead log and the shared memory of a database. One that was left behind would be taken for the new one's.
-fn remove_companions(path: &Path) -> Result<()> {
-    for suffix in ["-wal", "-shm"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        remove_if_there(Path::new(&name))?;
-    }
-    Ok(())
-}
-
-fn remove_if_there(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::io("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
 }

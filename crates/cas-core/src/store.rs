@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::catalogue::{Catalogue, Location, PackNo};
+use crate::catalogue::{self, Catalogue, Location, PackNo};
 use crate::codec::Decoder;
 use crate::crypto::{KdfCost, PackKey, Unlock};
 use crate::error::{Class, Result, StoreError};
@@ -18,7 +18,6 @@ use crate::keys::Keys;
 use crate::layout::{Format, Layout};
 use crate::pack::PackReader;
 use crate::packs::{LocalPacks, Packs};
-use crate::rebuild;
 use crate::refs::Refs;
 
 /// How many packs are kept open.
@@ -123,7 +122,7 @@ impl Store {
             return Err(StoreError::damaged("format file", layout.format(), detail));
         }
         // An init that was cut short has left a catalogue, and nothing that it could be about.
-        rebuild::remove_database(&layout.catalogue())?;
+        catalogue::remove_database(&layout.catalogue())?;
         let disk = options.disk.clone();
         layout.create(disk.as_ref())?;
         let keys = encryption

@@ -1,7 +1,6 @@
 //! Storing an address space: hands leaves to the workers, gathers scattered pages, builds the new map.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -10,6 +9,7 @@ use super::fingerprints::Prints;
 use super::fragmentation;
 use super::map::{LeafMap, Page, PagesRef};
 use super::scan::{ChangedLeaf, LeafInput, LeafOutput, scan};
+use super::source::{PageSource, Region};
 use super::tree::{AddressMap, LoadedLeaf, MapRoot};
 use super::{LEAF_PAGES, LEAF_SPAN, PAGE, SCATTERED_PAGES};
 use crate::error::{Result, StoreError};
@@ -17,23 +17,6 @@ use crate::id::Kind;
 use crate::progress::{Progress, Task};
 use crate::store::ReadContext;
 use crate::transaction::WriteTransaction;
-
-/// A stretch of an address space whose pages are all there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Region {
-    /// First address, a multiple of 4096.
-    pub start: u64,
-    /// Bytes, a multiple of 4096.
-    pub len: u64,
-}
-
-/// Memory that shall be stored. Read by several threads at once.
-pub trait PageSource: Send + Sync {
-    /// What is there: sorted, not overlapping.
-    fn regions(&self) -> Vec<Region>;
-    /// Fills `buffer` with what is at `address`. Only asked for what [`PageSource::regions`] lists.
-    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()>;
-}
 
 /// What storing an address space did, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
