@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::{self, Version};
-use crate::driver::Target;
 use crate::error::{CudaError, Result};
+use crate::facts::Target;
 
 /// Memory that some processes share.
 #[derive(Clone, PartialEq, Eq, Debug)]
