@@ -261,10 +261,14 @@ fn a_key_is_not_destroyed_because_a_pack_could_not_be_read() {
     let epochs = ground.store().keys.as_ref().unwrap().epochs().unwrap();
 
     let mut injected = 0;
-    for op in [Op::Open, Op::Size, Op::ReadAt, Op::List] {
+    for (op, fault) in [Op::Open, Op::Size, Op::ReadAt, Op::List]
+        .into_iter()
+        .flat_map(|op| [Fault::Once, Fault::ForGood].map(|fault| (op, fault)))
+    {
         for n in 0..300 {
+            let what = format!("{op:?} {n}, {fault:?}");
             let store = ground.reopen().unwrap();
-            ground.disk.arm(op, n, Fault::ForGood);
+            ground.disk.arm(op, n, fault);
             let result = store.gc(&Notes, &GcOptions { erase: true, ..at_once() }, &Silent);
             let failed = ground.disk.heal().failed;
             if failed.is_empty() {
@@ -272,12 +276,12 @@ fn a_key_is_not_destroyed_because_a_pack_could_not_be_read() {
             }
             injected += 1;
             if !failed.iter().all(|path| is_keyring(path)) {
-                assert_names(&result.unwrap_err(), &failed, &format!("{op:?} {n}"));
+                assert_names(&result.unwrap_err(), &failed, &what);
             }
-            assert_eq!(store.keys.as_ref().unwrap().epochs().unwrap(), epochs, "{op:?} {n}");
+            assert_eq!(store.keys.as_ref().unwrap().epochs().unwrap(), epochs, "{what}");
         }
     }
-    assert!(injected > 260, "only {injected} faults");
+    assert!(injected > 520, "only {injected} faults");
     rebuild(&ground.test.root, &Silent).unwrap();
     kept.check(&ground.reopen().unwrap());
 }
