@@ -140,7 +140,7 @@ pub(crate) fn gc_plan(dir: &Path, commits: u64) -> Result<f64> {
         std::fs::remove_dir_all(&root)?;
     }
     let store = cas_core::Store::init(&root, None, OpenOptions::default())?;
-    let session = store.write(&[])?;
+    let transaction = store.write(&[])?;
     let mut memory = History { changes: vec![0; usize::try_from(PAGES)?] };
     let mut rng = Rng::of(&[commits]);
     let (mut map, mut parent): (Option<cas_core::memory::MapRoot>, Option<ObjectId>) = (None, None);
@@ -149,18 +149,18 @@ pub(crate) fn gc_plan(dir: &Path, commits: u64) -> Result<f64> {
             memory.changes[usize::try_from(rng.below(PAGES))?] = commit;
         }
         let source: Arc<dyn PageSource> = Arc::new(memory.clone());
-        let (next, _) = session.put_memory(&source, map.as_ref(), &Silent)?;
+        let (next, _) = transaction.put_memory(&source, map.as_ref(), &Silent)?;
         let mut content = next.id.as_bytes().to_vec();
         content.extend(parent.iter().flat_map(|parent| *parent.as_bytes()));
-        (map, parent) = (Some(next), Some(session.put(COMMIT, content)?));
-        session.flush()?;
+        (map, parent) = (Some(next), Some(transaction.put(COMMIT, content)?));
+        transaction.flush()?;
     }
     let change = cas_core::refs::RefChange {
         name: "threads/main".to_owned(),
         expected: cas_core::refs::Expected::Any,
         new: parent,
     };
-    session.commit(&[change])?;
+    transaction.commit(&[change])?;
     let (plan, took) = timed(|| Ok(store.plan_gc(&Commits, &GcOptions::default(), &Silent)?))?;
     anyhow::ensure!(
         plan.unreadable.is_empty() && plan.live_objects > commits,

@@ -66,14 +66,14 @@ impl Store {
         let source: Arc<dyn PageSource> = Arc::new(ImageFile::open(image)?);
         let ((root, stats), took) = timed(|| {
             let pins: Vec<_> = parent.iter().map(|parent| parent.root.id).collect();
-            let session = self.store.write(&pins)?;
-            let (root, _) = session.put_memory(&source, parent.map(|parent| &parent.root), &Silent)?;
+            let transaction = self.store.write(&pins)?;
+            let (root, _) = transaction.put_memory(&source, parent.map(|parent| &parent.root), &Silent)?;
             let change = cas_core::refs::RefChange {
                 name: format!("threads/{}", root.id.short()),
                 expected: cas_core::refs::Expected::Any,
                 new: Some(root.id),
             };
-            Ok((root, session.commit(&[change])?))
+            Ok((root, transaction.commit(&[change])?))
         })?;
         // What SQLite still has in its log would otherwise be counted twice, or not at all.
         self.store.catalogue().checkpoint()?;

@@ -9,6 +9,7 @@ use cas_core::archive::Follow;
 use cas_core::crypto::{KdfCost, Unlock};
 use cas_core::memory::{PageSource, Region};
 use cas_core::pack::{PackReader, TRAILER_LEN};
+use cas_core::packs::{LocalPacks, PackBytes, Packs};
 use cas_core::progress::Silent;
 use cas_core::reach::NoReferences;
 use cas_core::refs::{Expected, RefChange};
@@ -62,25 +63,25 @@ fn main() {
     for (name, encryption) in [("plain", None), ("sealed", Some(&encryption))] {
         let root = directory.path().join(name);
         let store = Store::init(&root, encryption, OpenOptions::default()).unwrap();
-        let session = store.write(&[]).unwrap();
+        let transaction = store.write(&[]).unwrap();
         let source: Arc<dyn PageSource> = Arc::new(Pages);
-        let (map, _) = session.put_memory(&source, None, &Silent).unwrap();
+        let (map, _) = transaction.put_memory(&source, None, &Silent).unwrap();
         let text: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
-        let blob = session.put_blob(&mut &text[..], &Silent).unwrap();
+        let blob = transaction.put_blob(&mut &text[..], &Silent).unwrap();
         let change = RefChange { name: "threads/main".into(), expected: Expected::Any, new: Some(map.id) };
-        session.commit(&[change]).unwrap();
+        transaction.commit(&[change]).unwrap();
         seed("text_files", &format!("format-{name}"), &fs::read(root.join("format")).unwrap());
         seed("text_files", &format!("ref-{name}"), &fs::read(root.join("refs/threads/main")).unwrap());
         if let Ok(keyring) = fs::read(root.join("keyring")) {
             seed("keyring", name, &keyring);
         }
         let layout = cas_core::layout::Layout::new(&root);
-        for (n, pack) in layout.list_packs().unwrap().iter().enumerate() {
+        for (n, pack) in LocalPacks::below(&root).list().unwrap().iter().enumerate() {
             let bytes = fs::read(layout.pack(pack)).unwrap();
             seed("pack", &format!("header-{name}-{n}"), &bytes[..64]);
             seed("pack", &format!("entry-{name}-{n}"), &bytes[64..136]);
             seed("pack", &format!("trailer-{name}-{n}"), &bytes[bytes.len() - TRAILER_LEN..]);
-            let records = PackReader::open(&layout.pack(pack)).unwrap().footer(pack).unwrap();
+            let records = PackReader::new(PackBytes::of_file(&layout.pack(pack)).unwrap()).unwrap().footer(pack).unwrap();
             let last = records.last().unwrap();
             let footer = last.offset as usize + 72 + last.entry.stored_len as usize;
             seed("pack", &format!("footer-{name}-{n}"), &bytes[footer..bytes.len() - TRAILER_LEN]);

@@ -6,17 +6,17 @@ use std::sync::OnceLock;
 
 use cas_core::progress::Silent;
 use cas_core::reach::NoReferences;
-use cas_core::{OpenOptions, Store, WriteSession};
+use cas_core::{OpenOptions, Store, WriteTransaction};
 use libfuzzer_sys::fuzz_target;
 
-static SESSION: OnceLock<(tempfile::TempDir, WriteSession)> = OnceLock::new();
+static SESSION: OnceLock<(tempfile::TempDir, WriteTransaction)> = OnceLock::new();
 
 fuzz_target!(|bytes: &[u8]| {
-    let (_, session) = SESSION.get_or_init(|| {
+    let (_, transaction) = SESSION.get_or_init(|| {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::init(&directory.path().join("s"), None, OpenOptions::default()).unwrap();
-        let session = store.write(&[]).unwrap();
-        (directory, session)
+        let transaction = store.write(&[]).unwrap();
+        (directory, transaction)
     });
-    let _ = session.import(Path::new("export"), &mut &bytes[..], &NoReferences, &Silent);
+    let _ = transaction.import(Path::new("export"), &mut &bytes[..], &NoReferences, &Silent);
 });

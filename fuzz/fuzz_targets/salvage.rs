@@ -6,6 +6,7 @@ use std::io::Write;
 
 use cas_core::PackId;
 use cas_core::pack::{PackReader, Trailer, salvage};
+use cas_core::packs::PackBytes;
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -17,9 +18,10 @@ fuzz_target!(|bytes: &[u8]| {
         file.as_file().set_len(0).unwrap();
         std::os::unix::fs::FileExt::write_all_at(file.as_file(), bytes, 0).unwrap();
         file.flush().unwrap();
-        let found = salvage(file.path()).unwrap();
+        let open = || PackBytes::of_file(file.path()).unwrap();
+        let found = salvage(&open()).unwrap();
         assert!(found.lost <= bytes.len() as u64);
-        let Ok(reader) = PackReader::open(file.path()) else { return };
+        let Ok(reader) = PackReader::new(open()) else { return };
         let name = Trailer::parse(bytes).map_or(PackId::from_bytes([0; 32]), |trailer| trailer.id);
         let mut buffer = Vec::new();
         for record in reader.footer(&name).into_iter().flatten().chain(found.records) {

@@ -16,6 +16,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
+pub use crate::carry::Follow;
 use crate::carry::{Renamed, Walk};
 use crate::codec::{Decoder, Encoder, MAX_OBJECT};
 use crate::error::{Result, StoreError};
@@ -23,8 +24,8 @@ use crate::id::{IdHasher, Kind, ObjectId};
 use crate::pack::{ENTRY_LEN, Entry, stored_checksum};
 use crate::progress::{Progress, Task};
 use crate::reach::{Reference, References};
-use crate::session::WriteSession;
 use crate::store::Store;
+use crate::transaction::WriteTransaction;
 
 const MAGIC: &[u8; 8] = b"IJXPORT\n";
 const VERSION: u16 = 1;
@@ -41,15 +42,6 @@ pub struct Moved {
     pub objects: u64,
     /// Bytes of content.
     pub bytes: u64,
-}
-
-/// Which of an object's references an export follows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Follow {
-    /// Those that must be there: one snapshot, without its history.
-    Strong,
-    /// All that are there: the history too.
-    All,
 }
 
 impl Store {
@@ -123,7 +115,7 @@ impl Hashing<'_> {
     }
 }
 
-impl WriteSession {
+impl WriteTransaction {
     /// Reads an export. The objects are durable after the next flush or commit; nothing should be committed if this fails.
     /// `path` is for messages.
     pub fn import(
@@ -135,7 +127,7 @@ impl WriteSession {
     ) -> Result<Moved> {
         progress.begin(Task::Transfer, None);
         let mut import = Import {
-            session: self,
+            transaction: self,
             path,
             input,
             hasher: blake3::Hasher::new(),
@@ -151,7 +143,7 @@ impl WriteSession {
 }
 
 struct Import<'a> {
-    session: &'a WriteSession,
+    transaction: &'a WriteTransaction,
     path: &'a Path,
     input: &'a mut dyn Read,
     hasher: blake3::Hasher,
@@ -166,7 +158,7 @@ impl Import<'_> {
         let mut head = [0; HEADER_LEN];
         self.take(&mut head)?;
         let (kind, root, theirs) = parse_header(&head).map_err(|detail| self.damaged(detail))?;
-        self.same_domain = theirs == domain(&self.session.store().hasher);
+        self.same_domain = theirs == domain(&self.transaction.store().hasher);
         let mut moved = Moved { root, kind, objects: 0, bytes: 0 };
         loop {
             let mut bytes = [0; ENTRY_LEN];
@@ -206,7 +198,7 @@ impl Import<'_> {
         let put = self.renamed.put_in(entry.kind, &mut content, self.above);
         put.map_err(|detail| self.damaged(detail))?;
         let len = content.len() as u64;
-        let id = self.session.put(entry.kind, content)?;
+        let id = self.transaction.put(entry.kind, content)?;
         if self.same_domain && id != entry.id {
             return Err(self.damaged(format!("object {} does not fit its id", entry.id.short())));
         }

@@ -20,8 +20,8 @@ use fastcdc::v2020::{ChunkData, Error as CutError, Normalization, StreamCDC};
 use crate::error::{Result, StoreError};
 use crate::id::{Kind, ObjectId};
 use crate::progress::{Progress, Task};
-use crate::session::WriteSession;
 use crate::store::{ReadContext, Store};
+use crate::transaction::WriteTransaction;
 use crate::varint::{self, Cursor};
 
 /// Sizes of chunks: 64 KiB on average.
@@ -103,7 +103,7 @@ impl List {
     }
 }
 
-impl WriteSession {
+impl WriteTransaction {
     /// Stores everything that `reader` gives. The blob is durable after the next flush or commit.
     pub fn put_blob(&self, reader: &mut dyn Read, progress: &dyn Progress) -> Result<Blob> {
         let (reply, replies) = bounded(self.store().threads() * 4);
@@ -176,10 +176,10 @@ struct Items {
 }
 
 impl Items {
-    fn submit(&mut self, session: &WriteSession, chunk: Vec<u8>) -> Result<()> {
+    fn submit(&mut self, transaction: &WriteTransaction, chunk: Vec<u8>) -> Result<()> {
         let (at, reply) = (self.sent, self.reply.clone());
         let len = chunk.len() as u64;
-        session.submit(move |worker, shared| {
+        transaction.submit(move |worker, shared| {
             let id = shared.put_here(worker, Kind::CHUNK, &chunk)?;
             // The receiver lives until `finish`, unless the blob was given up.
             let _ = reply.send((at, Item { id, len }));
@@ -195,13 +195,13 @@ impl Items {
         Ok(())
     }
 
-    fn finish(mut self, session: &WriteSession) -> Result<Vec<Item>> {
+    fn finish(mut self, transaction: &WriteTransaction) -> Result<Vec<Item>> {
         drop(self.reply);
         while self.taken < self.sent {
-            // All senders gone before all answers came: a worker failed, and the session knows why.
+            // All senders gone before all answers came: a worker failed, and the transaction knows why.
             let Ok((at, item)) = self.replies.recv() else {
-                session.check()?;
-                return Err(StoreError::SessionFailed {
+                transaction.check()?;
+                return Err(StoreError::TransactionFailed {
                     detail: "a worker gave no answer".into(),
                     hint: None,
                 });

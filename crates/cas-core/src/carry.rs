@@ -6,21 +6,29 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::archive::Follow;
 use crate::error::{Result, StoreError};
 use crate::id::{Kind, ObjectId, hex};
 use crate::progress::{Progress, Task};
 use crate::reach::{self, Reference, References};
-use crate::session::WriteSession;
 use crate::store::{ReadContext, Store};
+use crate::transaction::WriteTransaction;
+
+/// Which of an object's references an export follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Follow {
+    /// Those that must be there: one snapshot, without its history.
+    Strong,
+    /// All that are there: the history too.
+    All,
+}
 
 impl Store {
-    /// Copies these objects, and everything that they lead to, into the store of `session`. What each is called there is told
-    /// to `named`: kind, id here, id there. They are durable after the next flush or commit; nothing should be committed if this
-    /// fails.
+    /// Copies these objects, and everything that they lead to, into the store of `transaction`. What each is called
+    /// there is told to `named`: kind, id here, id there. They are durable after the next flush or commit; nothing
+    /// should be committed if this fails.
     pub fn copy_to(
         &self,
-        session: &WriteSession,
+        transaction: &WriteTransaction,
         roots: &[ObjectId],
         above: &dyn References,
         progress: &dyn Progress,
@@ -37,7 +45,7 @@ impl Store {
                 let malformed = |detail| StoreError::Malformed { id: reference.id, detail };
                 renamed.put_in(reference.kind, &mut content, above).map_err(malformed)?;
                 progress.advance(Task::Transfer, content.len() as u64);
-                let id = session.put(reference.kind, content)?;
+                let id = transaction.put(reference.kind, content)?;
                 named(reference.kind, &reference.id, &id);
                 renamed.insert(reference.id, id);
                 Ok(())
@@ -48,7 +56,8 @@ impl Store {
     }
 }
 
-/// A walk through everything that some objects lead to, which comes to an object after all that it refers to, and to none twice.
+/// A walk through everything that some objects lead to, which comes to an object after all that it refers to, and to
+/// none twice.
 pub(crate) struct Walk<'a> {
     store: &'a Store,
     follow: Follow,
@@ -62,8 +71,8 @@ impl<'a> Walk<'a> {
         Ok(Self { store, follow, above, context: ReadContext::new()?, done: HashSet::new() })
     }
 
-    /// Shows an object and what it leads to. Depth first, without recursion: one is shown when it comes off the stack for the
-    /// second time.
+    /// Shows an object and what it leads to. Depth first, without recursion: one is shown when it comes off the stack
+    /// for the second time.
     pub(crate) fn visit(
         &mut self,
         root: Reference,

@@ -190,9 +190,9 @@ pub enum StoreError {
         /// Its word.
         detail: String,
     },
-    /// A worker of a write session failed earlier; the session is over.
-    #[error("the write session failed earlier: {detail}")]
-    SessionFailed {
+    /// A worker of a write transaction failed earlier; the transaction is over.
+    #[error("the write transaction failed earlier: {detail}")]
+    TransactionFailed {
         /// The first error, as text: it was returned in full where it happened.
         detail: String,
         /// What that one says to do next: who is told second must know it, too.
@@ -222,13 +222,13 @@ impl StoreError {
         move |source| Self::Catalogue { action, source }
     }
 
-    /// What everybody else is told after this error has ended a write session.
-    pub(crate) fn session_failed(&self) -> Self {
+    /// What everybody else is told after this error has ended a write transaction.
+    pub(crate) fn transaction_failed(&self) -> Self {
         match self {
-            Self::SessionFailed { detail, hint } => {
-                Self::SessionFailed { detail: detail.clone(), hint: *hint }
+            Self::TransactionFailed { detail, hint } => {
+                Self::TransactionFailed { detail: detail.clone(), hint: *hint }
             }
-            error => Self::SessionFailed { detail: error.to_string(), hint: error.hint() },
+            error => Self::TransactionFailed { detail: error.to_string(), hint: error.hint() },
         }
     }
 
@@ -261,7 +261,7 @@ impl StoreError {
             Self::Source { .. } => "IJ-S060",
             Self::Invalid { .. } => "IJ-S061",
             Self::NoEntropy { .. } => "IJ-S062",
-            Self::SessionFailed { .. } => "IJ-S070",
+            Self::TransactionFailed { .. } => "IJ-S070",
             Self::Bug { .. } => "IJ-S099",
         }
     }
@@ -294,7 +294,7 @@ impl StoreError {
                 }
                 _ => Class::Environment,
             },
-            Self::SessionFailed { .. } => Class::Environment,
+            Self::TransactionFailed { .. } => Class::Environment,
             Self::Bug { .. } => Class::Bug,
         }
     }
@@ -353,7 +353,7 @@ impl StoreError {
             ),
             Self::RefConflict { .. } => Some("look at what is there now (`infinijup log`) and decide again"),
             Self::Locked { .. } => Some("wait for it to end, then run the same command again"),
-            Self::SessionFailed { hint, .. } => *hint,
+            Self::TransactionFailed { hint, .. } => *hint,
             Self::Bug { .. } => Some("please report this, with the output of `infinijup store stat --json`"),
             _ => None,
         }

@@ -1,15 +1,17 @@
-//! The few file operations that durability rests on, behind a trait so that tests can make each of them fail.
+//! The few file operations that a store rests on, behind a trait so that tests can make each of them fail.
 //!
 //! Rules that every caller here keeps:
 //! * new content goes to a temporary name that nobody else can have, is synced, and only then gets its real name;
 //! * a real name is never overwritten, except for the small files whose replacement *is* the commit (refs, keyring,
 //!   format), and those are replaced by rename;
-//! * a rename counts as done after the directory was synced.
+//! * a rename counts as done after the directory was synced;
+//! * a read that fails, or that returns less than there is, is an error, and never taken for the end of a file.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags};
@@ -17,7 +19,7 @@ use rustix::fs::{CWD, RenameFlags};
 use crate::error::{Result, StoreError};
 use crate::id::hex;
 
-/// The operating system's file operations, as far as writing a store needs them.
+/// The operating system's file operations, as far as a store needs them.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Creates a file that must not exist yet, readable by its owner alone.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
@@ -29,6 +31,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes creations, renames and removals in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Opens a file for reading.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt>>;
+    /// What is in a directory, in any order: all of it, or an error.
+    fn list(&self, path: &Path) -> io::Result<Vec<Listed>>;
 }
 
 /// A file being written.
@@ -37,6 +43,23 @@ pub trait DiskFile: Send {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Makes what was written durable.
     fn sync(&mut self) -> io::Result<()>;
+}
+
+/// Bytes that can be read at any position, by several threads at a time.
+pub trait ReadAt: Send + Sync + fmt::Debug {
+    /// How many there are.
+    fn size(&self) -> io::Result<u64>;
+    /// Reads some of the bytes from `offset` on and says how many; none only at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+/// Something in a directory.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: OsString,
+    /// Whether it is a directory itself.
+    pub is_dir: bool,
 }
 
 /// The real thing.
@@ -64,6 +87,29 @@ impl Disk for LocalDisk {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
     }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn ReadAt>> {
+        Ok(Box::new(File::open(path)?))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Listed>> {
+        fs::read_dir(path)?
+            .map(|entry| {
+                let entry = entry?;
+                Ok(Listed { name: entry.file_name(), is_dir: entry.file_type()?.is_dir() })
+            })
+            .collect()
+    }
+}
+
+impl ReadAt for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
 }
 
 struct LocalFile(File);
@@ -89,6 +135,22 @@ pub fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Fills `buffer` from `offset` on, however short the single reads are. `false`: the bytes end before that, by their own size.
+/// A read that returns nothing where there should be something is an error: what it could not give is not lost.
+pub fn fill_at(bytes: &dyn ReadAt, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match bytes.read_at(rest, offset.saturating_add(filled as u64)) {
+            Ok(0) if bytes.size()? < offset.saturating_add(buffer.len() as u64) => return Ok(false),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
 /// 128 random bits as hex: a name that nobody else has.
@@ -128,19 +190,33 @@ pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<()> {
 }
 
 /// Reads a small file whole; `None` if there is none. `limit` bounds what a damaged store can make us read.
-pub fn read_small(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
-    use std::io::Read;
-    let file = match File::open(path) {
+pub fn read_small(disk: &dyn Disk, path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    let file = match disk.open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("open", path)(error)),
     };
-    let mut content = Vec::new();
-    let read = file.take(limit + 1).read_to_end(&mut content).map_err(StoreError::io("read", path))?;
-    if read as u64 > limit {
+    let content = read_up_to(file.as_ref(), limit + 1).map_err(StoreError::io("read", path))?;
+    if content.len() as u64 > limit {
         return Err(StoreError::damaged("file", path, format!("is longer than {limit} bytes")));
     }
     Ok(Some(content))
+}
+
+/// The first `most` bytes, or all if there are fewer. What is allocated follows what was read, not what was announced.
+fn read_up_to(bytes: &dyn ReadAt, most: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let mut piece = vec![0; 1 << 14];
+    while (content.len() as u64) < most {
+        match bytes.read_at(&mut piece, content.len() as u64) {
+            Ok(0) if bytes.size()? > content.len() as u64 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(0) => break,
+            Ok(read) => content.extend_from_slice(piece.get(..read).unwrap_or(&piece)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(content)
 }
 
 #[cfg(test)]
@@ -153,7 +229,7 @@ mod tests {
         let path = dir.path().join("ref");
         replace(&LocalDisk, &path, b"one").unwrap();
         replace(&LocalDisk, &path, b"two").unwrap();
-        assert_eq!(read_small(&path, 10).unwrap().unwrap(), b"two");
+        assert_eq!(read_small(&LocalDisk, &path, 10).unwrap().unwrap(), b"two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
@@ -172,7 +248,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("big");
         fs::write(&path, [0; 11]).unwrap();
-        assert!(matches!(read_small(&path, 10), Err(StoreError::Damaged { .. })));
-        assert!(read_small(&dir.path().join("none"), 10).unwrap().is_none());
+        assert!(matches!(read_small(&LocalDisk, &path, 10), Err(StoreError::Damaged { .. })));
+        assert!(read_small(&LocalDisk, &dir.path().join("none"), 10).unwrap().is_none());
     }
 }

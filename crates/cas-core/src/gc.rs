@@ -4,34 +4,34 @@
 //! found it in the store and therefore not written it again. Two things prevent that loss:
 //!
 //! * *Condemned packs.* gc first marks what is reachable, then marks in the catalogue the packs that it is going to
-//!   remove. From that transaction on, writers do not count on anything in them. Then gc waits until every write session
-//!   that began earlier has ended, and marks again. What is unreachable now stays unreachable.
-//! * *Pins.* A session names the objects it builds upon (its parent snapshot), and these are roots like refs. So the
+//!   remove. From that moment on, writers do not count on anything in them. Then gc waits until every write
+//!   transaction that began earlier has ended, and marks again. What is unreachable now stays unreachable.
+//! * *Pins.* A transaction names the objects it builds upon (its parent snapshot), and these are roots like refs. So the
 //!   parent's pages, which a child refers to without looking them up, stay.
 //!
-//! A pack without reachable objects is dropped. A sparse pack is repacked, and so are many small ones together: its reachable objects are copied, as they are,
-//! into new packs; the catalogue moves them over in the same transaction that enters the new packs; only then the old
-//! pack's rows go and its file is unlinked. A crash leaves, at worst, files and marks that the next session or gc removes
-//! ([`Store::recover`]).
+//! A pack without reachable objects is dropped. A sparse pack is repacked, and so are many small ones together: its
+//! reachable objects are copied, as they are, into new packs; the catalogue moves them over in the same step that
+//! enters the new packs; only then the old pack's rows go and its file is unlinked. A crash leaves, at worst,
+//! files and marks that the next transaction or gc removes ([`Store::recover`]).
 //!
-//! Nothing is deleted while a reachable object cannot be read, for what it led to is unknown. `--dry-run` is [`Store::plan_gc`],
-//! which makes the same plan and stops.
+//! Nothing is deleted while a reachable object cannot be read, for what it led to is unknown. `--dry-run` is
+//! [`Store::plan_gc`], which makes the same plan and stops.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::catalogue::{PackNo, PackRow};
-use crate::error::{Result, StoreError};
+use crate::error::{Class, Result, StoreError};
 use crate::id::PackId;
 use crate::lock;
 use crate::pack::PackClass;
 use crate::pack::PackReader;
 use crate::progress::{Progress, Task};
 use crate::reach::{LiveSet, Marker, References, Unreadable};
-use crate::session::{PACK_TARGET, WriteSession};
 use crate::store::Store;
+use crate::transaction::{PACK_TARGET, WriteTransaction};
 
-/// How often gc looks whether older sessions have ended.
+/// How often gc looks whether older transactions have ended.
 const POLL: Duration = Duration::from_millis(50);
 /// Bytes of live objects that are copied before the old packs are given up. Bounds the extra room a repack needs.
 const REPACK_BATCH: u64 = 1 << 30;
@@ -48,7 +48,7 @@ pub struct GcOptions {
     pub repack_below_percent: u8,
     /// Repack every pack that has anything unreachable in it, so that its key can be destroyed.
     pub erase: bool,
-    /// How long to wait for write sessions that began before.
+    /// How long to wait for write transactions that began before.
     pub patience: Duration,
 }
 
@@ -125,7 +125,7 @@ pub struct GcReport {
     pub epochs_forgotten: u64,
     /// Packs that had to stay because objects in them cannot be read.
     pub damaged: Vec<(PackNo, StoreError)>,
-    /// Write sessions that began before and did not end in time; nothing was deleted then.
+    /// Write transactions that began before and did not end in time; nothing was deleted then.
     pub waiting_for: u64,
 }
 
@@ -230,7 +230,7 @@ impl Store {
         }
         if doomed.is_empty() {
             // A gc before this one may have died when all that was left to do was forgetting.
-            if self.catalogue.sessions()?.is_empty() {
+            if self.catalogue.open_writes()?.is_empty() {
                 report.epochs_forgotten = self.forget_unused_epochs(epochs)?;
             }
             return Ok(report);
@@ -238,7 +238,7 @@ impl Store {
 
         let numbers: Vec<PackNo> = doomed.iter().map(|pack| pack.no).collect();
         let generation = self.catalogue.condemn(&numbers)?;
-        report.waiting_for = self.wait_for_older_sessions(generation, options.patience)?;
+        report.waiting_for = self.wait_for_older_transactions(generation, options.patience)?;
         if report.waiting_for > 0 {
             self.catalogue.pardon(&numbers)?;
             return Ok(report);
@@ -254,14 +254,18 @@ impl Store {
         Ok(report)
     }
 
-    /// Waits until no session is left that began before `generation`; returns how many are left when patience ends.
-    fn wait_for_older_sessions(&self, generation: u64, patience: Duration) -> Result<u64> {
+    /// Waits until no transaction is left that began before `generation`; returns how many are left when patience ends.
+    fn wait_for_older_transactions(&self, generation: u64, patience: Duration) -> Result<u64> {
         let deadline = Instant::now() + patience;
         loop {
-            // Sessions of processes that died would be waited for in vain.
+            // Transactions of processes that died would be waited for in vain.
             self.recover()?;
-            let older =
-                self.catalogue.sessions()?.iter().filter(|one| one.started_generation < generation).count();
+            let older = self
+                .catalogue
+                .open_writes()?
+                .iter()
+                .filter(|one| one.started_generation < generation)
+                .count();
             if older == 0 || Instant::now() >= deadline {
                 return Ok(older as u64);
             }
@@ -278,34 +282,29 @@ impl Store {
     ) -> Result<()> {
         let expected: u64 = report.plan.with(Action::Repack).map(|plan| plan.live_stored).sum();
         progress.begin(Task::Repack, Some(expected));
-        let session = self.write(&[])?;
+        let transaction = self.write(&[])?;
         let mut batch = Vec::new();
         let mut copied = 0;
         for pack in doomed {
-            match self.copy_live(&session, pack, live, progress) {
+            match self.copy_live(&transaction, pack, live, progress) {
                 Ok(bytes) => {
                     copied += bytes;
                     report.bytes_copied += bytes;
                     batch.push(*pack);
                 }
-                Err(error)
-                    if matches!(
-                        error.class(),
-                        crate::error::Class::Corruption | crate::error::Class::Key
-                    ) =>
-                {
+                Err(error) if matches!(error.class(), Class::Corruption | Class::Key) => {
                     self.catalogue.pardon(&[pack.no])?;
                     report.damaged.push((pack.no, error));
                 }
                 Err(error) => return Err(error),
             }
             if copied >= REPACK_BATCH {
-                self.give_up(&session, &mut batch, report)?;
+                self.give_up(&transaction, &mut batch, report)?;
                 copied = 0;
             }
         }
-        self.give_up(&session, &mut batch, report)?;
-        session.commit(&[])?;
+        self.give_up(&transaction, &mut batch, report)?;
+        transaction.commit(&[])?;
         progress.end(Task::Repack);
         Ok(())
     }
@@ -313,7 +312,7 @@ impl Store {
     /// Copies a pack's reachable objects; nothing is decompressed, but in an encrypted store everything is sealed anew.
     fn copy_live(
         &self,
-        session: &WriteSession,
+        transaction: &WriteTransaction,
         pack: &PackRow,
         live: &LiveSet,
         progress: &dyn Progress,
@@ -334,7 +333,7 @@ impl Store {
         for (id, location) in wanted {
             let raw = open.reader.read(&id, location.offset, location.stored_len, &mut buffer)?;
             let encoded = open.reader.unseal(&raw, open.key.as_ref(), &mut opened)?;
-            session.put_encoded(raw.entry, encoded)?;
+            transaction.put_encoded(raw.entry, encoded)?;
             copied += u64::from(location.stored_len);
             progress.advance(Task::Repack, u64::from(location.stored_len));
         }
@@ -346,8 +345,13 @@ impl Store {
     }
 
     /// Makes the copies durable, then lets the old packs go.
-    fn give_up(&self, session: &WriteSession, batch: &mut Vec<PackRow>, report: &mut GcReport) -> Result<()> {
-        session.flush()?;
+    fn give_up(
+        &self,
+        transaction: &WriteTransaction,
+        batch: &mut Vec<PackRow>,
+        report: &mut GcReport,
+    ) -> Result<()> {
+        transaction.flush()?;
         let numbers: Vec<PackNo> = batch.iter().map(|pack| pack.no).collect();
         self.catalogue.drop_packs(&numbers)?;
         report.packs_removed += numbers.len() as u64;
@@ -357,22 +361,31 @@ impl Store {
         Ok(())
     }
 
-    /// Destroys those of these keys that seal nothing any more. `epochs` were there when gc began, and every session of that
-    /// time has ended: what it has written is in the catalogue, or never will be. Packs that the catalogue does not know
-    /// are asked as well, because a rebuild would take them in.
+    /// Destroys those of these keys that seal nothing any more. `epochs` were there when gc began, and every
+    /// transaction of that time has ended: what it has written is in the catalogue, or never will be. Packs that the
+    /// catalogue does not know are asked as well, because a rebuild would take them in.
     fn forget_unused_epochs(&self, epochs: Vec<u32>) -> Result<u64> {
         let Some(keys) = &self.keys else { return Ok(0) };
         let packs = self.catalogue.packs()?;
         let known: HashSet<PackId> = packs.iter().map(|pack| pack.id).collect();
         let mut used: HashSet<u32> = packs.iter().map(|pack| pack.epoch).collect();
-        for pack in self.layout.list_packs()? {
+        for pack in self.packs.list()? {
             if !known.contains(&pack) {
-                let header = PackReader::open(&self.layout.pack(&pack)).map(|reader| *reader.header());
-                used.extend(header.ok().and_then(|header| header.epoch));
+                used.extend(self.epoch_of(&pack)?);
             }
         }
         let unused: Vec<u32> = epochs.into_iter().filter(|epoch| !used.contains(epoch)).collect();
         keys.forget(&unused)
+    }
+
+    /// The key that a pack asks for. One without a header asks for none: it can never be opened again. One that cannot be
+    /// read now may ask for any.
+    fn epoch_of(&self, pack: &PackId) -> Result<Option<u32>> {
+        match self.packs.open(pack).and_then(PackReader::new) {
+            Ok(reader) => Ok(reader.header().epoch),
+            Err(error) if error.class() == Class::Corruption => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

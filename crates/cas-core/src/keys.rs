@@ -6,7 +6,7 @@
 //! again, under a lock, before it is written, and whenever a pack's epoch is not known yet.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::crypto::{self, KdfCost, Keyring, PackKey, Unlock};
@@ -44,13 +44,16 @@ impl Keys {
     /// Opens the keyring of a store.
     pub(crate) fn open(layout: &Layout, disk: Arc<dyn Disk>, unlock: &Unlock) -> Result<Self> {
         let keyring =
-            first_that_opens(layout, |path, bytes| Keyring::open(path, bytes, unlock)).map_err(|error| {
-                match error {
-                    // A key opens stores, as far as its owner is concerned, and not files in them.
-                    StoreError::WrongKey { .. } => StoreError::WrongKey { path: layout.root().to_path_buf() },
-                    error => error,
-                }
-            })?;
+            first_that_opens(disk.as_ref(), layout, |path, bytes| Keyring::open(path, bytes, unlock))
+                .map_err(|error| {
+                    match error {
+                        // A key opens stores, as far as its owner is concerned, and not files in them.
+                        StoreError::WrongKey { .. } => {
+                            StoreError::WrongKey { path: layout.root().to_path_buf() }
+                        }
+                        error => error,
+                    }
+                })?;
         Ok(Self { layout: layout.clone(), disk, keyring: Mutex::new(keyring) })
     }
 
@@ -81,7 +84,7 @@ impl Keys {
     pub(crate) fn forget(&self, epochs: &[u32]) -> Result<u64> {
         let known: HashSet<u32> = self.epochs()?.into_iter().collect();
         let known: Vec<u32> = epochs.iter().copied().filter(|epoch| known.contains(epoch)).collect();
-        if !known.is_empty() || !copies_are_equal(&self.layout) {
+        if !known.is_empty() || !self.copies_are_equal() {
             self.change(|keyring| {
                 known.iter().for_each(|epoch| _ = keyring.forget_epoch(*epoch));
                 Ok(())
@@ -122,14 +125,13 @@ impl Keys {
     }
 
     fn refresh(&self, keyring: &mut Keyring) -> Result<()> {
-        first_that_opens(&self.layout, |path, bytes| keyring.refresh(path, bytes)).map_err(
-            |error| match error {
+        first_that_opens(self.disk.as_ref(), &self.layout, |path, bytes| keyring.refresh(path, bytes))
+            .map_err(|error| match error {
                 StoreError::WrongKey { .. } => {
                     StoreError::KeysRotated { path: self.layout.root().to_path_buf() }
                 }
                 error => error,
-            },
-        )
+            })
     }
 
     fn save(&self, keyring: &Keyring) -> Result<()> {
@@ -139,17 +141,34 @@ impl Keys {
         fsio::replace(self.disk.as_ref(), &first, &bytes)
     }
 
+    /// Problems of the two copies, for `verify`.
+    pub(crate) fn check_copies(&self) -> Vec<StoreError> {
+        let paths = self.layout.keyrings();
+        paths.iter().filter_map(|path| load(self.disk.as_ref(), path).err()).collect()
+    }
+
+    /// Whether both copies are whole and the same keyring.
+    fn copies_are_equal(&self) -> bool {
+        let age = |path: PathBuf| load(self.disk.as_ref(), &path).ok().map(|(age, _)| age);
+        let [first, copy] = self.layout.keyrings().map(age);
+        first.is_some() && first == copy
+    }
+
     fn lock(&self) -> MutexGuard<'_, Keyring> {
         self.keyring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Tries the whole copies, the newer first. Damage of one copy is only reported if the other does not open.
-fn first_that_opens<T>(layout: &Layout, mut open: impl FnMut(&Path, &[u8]) -> Result<T>) -> Result<T> {
+fn first_that_opens<T>(
+    disk: &dyn Disk,
+    layout: &Layout,
+    mut open: impl FnMut(&Path, &[u8]) -> Result<T>,
+) -> Result<T> {
     let mut copies = Vec::new();
     let mut problem = None;
     for path in layout.keyrings() {
-        match load(&path) {
+        match load(disk, &path) {
             Ok((age, bytes)) => copies.push((age, path, bytes)),
             Err(error) => problem = problem.or(Some(error)),
         }
@@ -167,20 +186,9 @@ fn first_that_opens<T>(layout: &Layout, mut open: impl FnMut(&Path, &[u8]) -> Re
     Err(problem.unwrap_or_else(|| StoreError::Bug { detail: "a store has no keyring paths".into() }))
 }
 
-fn load(path: &Path) -> Result<((u64, u64), Vec<u8>)> {
-    let bytes = fsio::read_small(path, KEYRING_LIMIT)?
+fn load(disk: &dyn Disk, path: &Path) -> Result<((u64, u64), Vec<u8>)> {
+    let bytes = fsio::read_small(disk, path, KEYRING_LIMIT)?
         .ok_or_else(|| StoreError::damaged("keyring", path, "is not there"))?;
     let info = crypto::inspect(path, &bytes)?;
     Ok(((info.generation, info.revision), bytes))
-}
-
-/// Problems of the two copies, for `verify`.
-pub(crate) fn check_copies(layout: &Layout) -> Vec<StoreError> {
-    layout.keyrings().iter().filter_map(|path| load(path).err()).collect()
-}
-
-/// Whether both copies are whole and the same keyring.
-fn copies_are_equal(layout: &Layout) -> bool {
-    let [first, copy] = layout.keyrings().map(|path| load(&path).ok().map(|(age, _)| age));
-    first.is_some() && first == copy
 }

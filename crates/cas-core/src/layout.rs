@@ -18,7 +18,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Result, StoreError};
-use crate::fsio::{self, Disk};
+use crate::fsio::{self, Disk, LocalDisk};
 use crate::id::{PackId, hex};
 
 /// The store format that this program writes, and the newest it reads.
@@ -68,6 +68,12 @@ impl Layout {
         self.objects().join(hex(&pack.as_bytes()[..1]))
     }
 
+    /// The directories of all packs.
+    pub fn pack_dirs(&self) -> impl Iterator<Item = PathBuf> {
+        let objects = self.objects();
+        (0..=255u8).map(move |byte| objects.join(hex(&[byte])))
+    }
+
     /// One pack.
     pub fn pack(&self, pack: &PackId) -> PathBuf {
         self.pack_dir(pack).join(format!("{pack}.pack"))
@@ -96,7 +102,7 @@ impl Layout {
     /// Creates the directories of a new store, its root included.
     pub fn create(&self, disk: &dyn Disk) -> Result<()> {
         let mut directories = vec![self.root.clone(), self.objects(), self.temporary()];
-        directories.extend((0..=255u8).map(|byte| self.objects().join(hex(&[byte]))));
+        directories.extend(self.pack_dirs());
         directories.extend([self.refs(), self.refs().join("threads"), self.refs().join("tags")]);
         directories.extend([self.root.join("locks"), self.root.join("cache"), self.cache("fingerprints")]);
         for directory in &directories {
@@ -110,26 +116,6 @@ impl Layout {
             disk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))?;
         }
         Ok(())
-    }
-
-    /// Every pack file that is there, by name alone.
-    pub fn list_packs(&self) -> Result<Vec<PackId>> {
-        let mut packs = Vec::new();
-        for byte in 0..=255u8 {
-            let directory = self.objects().join(hex(&[byte]));
-            let entries = match fs::read_dir(&directory) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(StoreError::io("list", &directory)(error)),
-            };
-            for entry in entries {
-                let name = entry.map_err(StoreError::io("list", &directory))?.file_name();
-                let name = name.to_str().and_then(|name| name.strip_suffix(".pack"));
-                packs.extend(name.and_then(|name| name.parse::<PackId>().ok()));
-            }
-        }
-        packs.sort_unstable();
-        Ok(packs)
     }
 }
 
@@ -164,8 +150,13 @@ impl Format {
     /// Reads the file of a store. The version is looked at before anything else, so that a store of a newer program is
     /// called that and not damaged.
     pub fn read(layout: &Layout) -> Result<Self> {
+        Self::read_from(&LocalDisk, layout)
+    }
+
+    /// The same from another disk.
+    pub(crate) fn read_from(disk: &dyn Disk, layout: &Layout) -> Result<Self> {
         let path = layout.format();
-        let content = fsio::read_small(&path, FORMAT_LIMIT)?
+        let content = fsio::read_small(disk, &path, FORMAT_LIMIT)?
             .ok_or_else(|| StoreError::NotAStore { path: layout.root().to_path_buf() })?;
         Self::parse(&content).map_err(|problem| match problem {
             FormatProblem::TooNew(found) => StoreError::FormatTooNew {

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::blob;
-use crate::error::{Result, StoreError};
+use crate::error::{Class, Result, StoreError};
 use crate::id::{Kind, ObjectId};
 use crate::memory;
 use crate::progress::{Progress, Task};
@@ -170,21 +170,22 @@ impl<'a> Marker<'a> {
         self.live.contains(Kind::CHUNK, id) || self.live.contains(Kind::MAP_NODE, id)
     }
 
-    /// Marks everything that refs and the pins of living sessions lead to. May be called again, later: it then follows
+    /// Marks everything that refs and the pins of living transactions lead to. May be called again, later: it then follows
     /// only what is new.
     pub(crate) fn mark_roots(&mut self) -> Result<()> {
         if self.above.renew(self.store)? {
             // What was followed led elsewhere.
             self.live = LiveSet::default();
         }
-        // Pins first: a session that ends in between has put its ref down before it lets go of its pins.
-        let sessions = self.store.catalogue.sessions()?;
-        for id in sessions.iter().flat_map(|session| &session.pins) {
+        // Pins first: a transaction that ends in between has put its ref down before it lets go of its pins.
+        let transactions = self.store.catalogue.open_writes()?;
+        for id in transactions.iter().flat_map(|transaction| &transaction.pins) {
             self.mark_root(id)?;
         }
         for (name, target) in self.store.refs().list("")? {
             match target {
                 Ok(id) => self.mark_root(&id)?,
+                Err(error) if error.class() == Class::Environment => return Err(error),
                 Err(error) => {
                     let id = ObjectId::from_bytes([0; 32]);
                     let detail = format!("ref `{name}` cannot be read: {error}");

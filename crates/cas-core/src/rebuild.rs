@@ -1,7 +1,8 @@
 //! Making the catalogue anew from the packs.
 //!
 //! Packs describe themselves, and their descriptions are not encrypted, so this needs no key. A pack whose footer is
-//! damaged is salvaged: its whole objects are entered. The new catalogue is built beside the old one, which is moved out
+//! damaged is salvaged: its whole objects are entered. A pack that cannot be read at this moment ends the rebuild instead: it is
+//! not known to be damaged, and a catalogue without it would have forgotten what it holds. The new catalogue is built beside the old one, which is moved out
 //! of the way first: at no instant is there a catalogue that knows less than the packs and looks whole.
 //!
 //! What is lost with the old catalogue is who was writing; so nobody may be, and nobody can begin to before this has ended.
@@ -9,15 +10,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::{Catalogue, NewPack};
-use crate::error::{Result, StoreError};
+use crate::catalogue::{Catalogue, NewEntry, NewPack, remove_companions, remove_database, remove_if_there};
+use crate::error::{Class, Result, StoreError};
 use crate::fsio::{self, Disk, LocalDisk};
 use crate::id::PackId;
 use crate::layout::{Format, Layout};
 use crate::lock;
-use crate::pack::{self, PackHeader, PackReader};
+use crate::pack::{self, FooterRecord, PackHeader, PackReader};
+use crate::packs::{LocalPacks, Packs};
 use crate::progress::{Progress, Task};
-use crate::session::entries_of;
 
 const UNFINISHED: &str = "catalogue.new-";
 
@@ -34,20 +35,25 @@ pub struct RebuildReport {
     pub unusable: Vec<(PackId, StoreError)>,
 }
 
-/// Rebuilds the catalogue of the store at `root`.
+/// Rebuilds the catalogue of the store at `root`, whose packs are files there.
 pub fn rebuild(root: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
+    rebuild_from(root, &LocalPacks::below(root), progress)
+}
+
+/// Rebuilds the catalogue of the store at `root` from packs that are kept elsewhere.
+pub fn rebuild_from(root: &Path, packs: &dyn Packs, progress: &dyn Progress) -> Result<RebuildReport> {
     let layout = Layout::new(root);
     Format::read(&layout)?;
     let _gc = lock::try_exclusive(&layout.lock("gc"))?
         .ok_or_else(|| StoreError::Locked { path: layout.lock("gc"), holder: "a gc".to_owned() })?;
     let gate = layout.lock("writers");
     let _writers = lock::try_exclusive(&gate)?
-        .ok_or_else(|| StoreError::Locked { path: gate, holder: "a write session".to_owned() })?;
+        .ok_or_else(|| StoreError::Locked { path: gate, holder: "a write transaction".to_owned() })?;
 
     let directory = layout.root();
     remove_unfinished(directory)?;
     let new = directory.join(format!("{UNFINISHED}{}", fsio::random_name()?));
-    let result = fill(&layout, &new, progress);
+    let result = fill(packs, &new, progress);
     if result.is_err() {
         remove_database(&new)?;
     }
@@ -68,16 +74,16 @@ pub fn rebuild(root: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
     Ok(report)
 }
 
-fn fill(layout: &Layout, new: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
-    let packs = layout.list_packs()?;
-    progress.begin(Task::Rebuild, Some(packs.len() as u64));
+fn fill(packs: &dyn Packs, new: &Path, progress: &dyn Progress) -> Result<RebuildReport> {
+    let ids = packs.list()?;
+    progress.begin(Task::Rebuild, Some(ids.len() as u64));
     let mut report = RebuildReport::default();
     let mut load = Catalogue::bulk(new)?;
-    for id in packs {
-        if let Some((pack, records)) = read_pack(layout, id, &mut report) {
+    for id in ids {
+        if let Some((pack, records)) = read_pack(packs, id, &mut report)? {
             report.packs += 1;
             report.objects += records.len() as u64;
-            load.add(&pack, &entries_of(&records))?;
+            load.add(&pack, &NewEntry::list(&records))?;
         }
         progress.advance(Task::Rebuild, 1);
     }
@@ -86,28 +92,30 @@ fn fill(layout: &Layout, new: &Path, progress: &dyn Progress) -> Result<RebuildR
     Ok(report)
 }
 
+/// What the catalogue shall know of a pack; nothing if nothing of it is whole.
 fn read_pack(
-    layout: &Layout,
+    packs: &dyn Packs,
     id: PackId,
     report: &mut RebuildReport,
-) -> Option<(NewPack, Vec<pack::FooterRecord>)> {
-    let path = layout.pack(&id);
-    let file_len = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+) -> Result<Option<(NewPack, Vec<FooterRecord>)>> {
+    let bytes = packs.open(&id)?;
+    let file_len = bytes.size()?;
     let row =
         |header: PackHeader| NewPack { id, class: header.class, epoch: header.epoch.unwrap_or(0), file_len };
-    let whole = PackReader::open(&path).and_then(|reader| Ok((*reader.header(), reader.footer(&id)?)));
-    let error = match whole {
-        Ok((header, records)) => return Some((row(header), records)),
-        Err(error) => error,
+    let whole = PackReader::new(bytes).and_then(|reader| Ok((*reader.header(), reader.footer(&id)?)));
+    let damage = match whole {
+        Ok((header, records)) => return Ok(Some((row(header), records))),
+        Err(error) if error.class() == Class::Corruption => error,
+        Err(error) => return Err(error),
     };
-    match pack::salvage(&path) {
-        Ok(pack::Salvaged { header: Some(header), records, lost }) if !records.is_empty() => {
-            report.salvaged.push((id, error, records.len() as u64, lost));
-            Some((row(header), records))
+    match pack::salvage(&packs.open(&id)?)? {
+        pack::Salvaged { header: Some(header), records, lost } if !records.is_empty() => {
+            report.salvaged.push((id, damage, records.len() as u64, lost));
+            Ok(Some((row(header), records)))
         }
         _ => {
-            report.unusable.push((id, error));
-            None
+            report.unusable.push((id, damage));
+            Ok(None)
         }
     }
 }
@@ -123,7 +131,7 @@ fn remove_unfinished(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn session_locks(layout: &Layout) -> Result<Vec<PathBuf>> {
+fn transaction_locks(layout: &Layout) -> Result<Vec<PathBuf>> {
     let directory = layout.root().join("locks");
     let mut paths = Vec::new();
     for entry in fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
@@ -135,36 +143,12 @@ fn session_locks(layout: &Layout) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Removes what dead sessions left: their locks and temporary packs. The old catalogue knew them; the new one does not.
+/// Removes what dead transactions left: their locks and temporary packs. The old catalogue knew them; the new one does not.
 fn clean_up(layout: &Layout) -> Result<()> {
-    let mut litter = session_locks(layout)?;
+    let mut litter = transaction_locks(layout)?;
     let temporary = layout.temporary();
     for entry in fs::read_dir(&temporary).map_err(StoreError::io("list", &temporary))? {
         litter.push(entry.map_err(StoreError::io("list", &temporary))?.path());
     }
     litter.iter().try_for_each(|path| remove_if_there(path))
-}
-
-pub(crate) fn remove_database(path: &Path) -> Result<()> {
-    remove_if_there(path)?;
-    remove_companions(path)
-}
-
-/// The write-ahead log and the shared memory of a database. One that was left behind would be taken for the new one's.
-fn remove_companions(path: &Path) -> Result<()> {
-    for suffix in ["-wal", "-shm"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        remove_if_there(Path::new(&name))?;
-    }
-    Ok(())
-}
-
-fn remove_if_there(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::io("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
 }

@@ -54,7 +54,7 @@ impl Refs {
     pub fn get(&self, name: &str) -> Result<Option<ObjectId>> {
         check_name(name)?;
         let path = self.path(name);
-        match fsio::read_small(&path, REF_LIMIT) {
+        match fsio::read_small(self.disk.as_ref(), &path, REF_LIMIT) {
             Ok(Some(content)) => {
                 parse(name, &content).map(Some).map_err(|detail| StoreError::damaged("ref", &path, detail))
             }
@@ -68,7 +68,7 @@ impl Refs {
     /// Every ref whose name starts with `prefix`, sorted by name. A damaged one is listed with its error.
     pub fn list(&self, prefix: &str) -> Result<Vec<(String, Result<ObjectId>)>> {
         let mut names = Vec::new();
-        collect_names(&self.layout.refs(), "", &mut names)?;
+        self.collect_names(&self.layout.refs(), "", &mut names)?;
         names.retain(|name| name.starts_with(prefix));
         names.sort_unstable();
         let read = |name: String| match self.get(&name) {
@@ -130,6 +130,19 @@ impl Refs {
         self.disk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))
     }
 
+    fn collect_names(&self, directory: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
+        for entry in self.disk.list(directory).map_err(StoreError::io("list", directory))? {
+            let Some(name) = entry.name.to_str().filter(|name| !name.starts_with('.')) else { continue };
+            let full = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+            if entry.is_dir {
+                self.collect_names(&directory.join(name), &full, names)?;
+            } else {
+                names.push(full);
+            }
+        }
+        Ok(())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.layout.refs().join(name)
     }
@@ -137,21 +150,6 @@ impl Refs {
 
 fn is_shape_error(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotADirectory | std::io::ErrorKind::IsADirectory)
-}
-
-fn collect_names(directory: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
-    for entry in fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
-        let entry = entry.map_err(StoreError::io("list", directory))?;
-        let name = entry.file_name();
-        let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
-        let full = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
-        if entry.file_type().map_err(StoreError::io("read", entry.path()))?.is_dir() {
-            collect_names(&entry.path(), &full, names)?;
-        } else {
-            names.push(full);
-        }
-    }
-    Ok(())
 }
 
 fn encode(name: &str, id: &ObjectId) -> String {

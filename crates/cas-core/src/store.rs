@@ -4,12 +4,11 @@
 //! checksum is compared before anything is decoded. gc may move an object to another pack between the first and the
 //! second step; a pack that has gone is therefore looked up once more before it is called missing.
 
-use std::collections::{HashMap, HashSet};
-use std::io;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::catalogue::{Catalogue, Location, PackNo, SessionNo};
+use crate::catalogue::{self, Catalogue, Location, PackNo};
 use crate::codec::Decoder;
 use crate::crypto::{KdfCost, PackKey, Unlock};
 use crate::error::{Class, Result, StoreError};
@@ -17,9 +16,8 @@ use crate::fsio::{self, Disk, LocalDisk};
 use crate::id::{IdHasher, Kind, ObjectId, PackId};
 use crate::keys::Keys;
 use crate::layout::{Format, Layout};
-use crate::lock;
 use crate::pack::PackReader;
-use crate::rebuild;
+use crate::packs::{LocalPacks, Packs};
 use crate::refs::Refs;
 
 /// How many packs are kept open.
@@ -42,9 +40,9 @@ pub struct OpenOptions {
     pub unlock: Option<Unlock>,
     /// What is compared on reads.
     pub trust: Trust,
-    /// Where writes go.
+    /// The disk that the store lies on.
     pub disk: Arc<dyn Disk>,
-    /// Worker threads of a write session or a whole read; 0 means one per core.
+    /// Worker threads of a write transaction or a whole read; 0 means one per core.
     pub threads: usize,
 }
 
@@ -72,7 +70,10 @@ pub struct Store {
     pub(crate) keys: Option<Keys>,
     pub(crate) hasher: IdHasher,
     pub(crate) options: OpenOptions,
-    packs: Mutex<HashMap<PackNo, Arc<OpenPack>>>,
+    /// Where the packs are.
+    pub(crate) packs: Arc<dyn Packs>,
+    /// Those that are open.
+    open: Mutex<HashMap<PackNo, Arc<OpenPack>>>,
 }
 
 /// A pack with its key.
@@ -101,16 +102,27 @@ impl Store {
     /// Creates a store at `root` (the `.infinijup` directory) and opens it. The format file is written last: a store that
     /// was not finished is no store.
     pub fn init(root: &Path, encryption: Option<&Encryption>, options: OpenOptions) -> Result<Arc<Self>> {
+        let packs = local_packs(root, &options);
+        Self::init_with(root, encryption, packs, options)
+    }
+
+    /// The same for a store whose packs are kept elsewhere; there are none yet.
+    pub fn init_with(
+        root: &Path,
+        encryption: Option<&Encryption>,
+        packs: Arc<dyn Packs>,
+        options: OpenOptions,
+    ) -> Result<Arc<Self>> {
         let layout = Layout::new(root);
-        if layout.format().exists() {
+        if is_there(&layout.format())? {
             return Err(StoreError::AlreadyAStore { path: root.to_path_buf() });
         }
-        if !layout.list_packs()?.is_empty() {
+        if !packs.list()?.is_empty() {
             let detail = "is not there, but packs are: this is a store that has lost it";
             return Err(StoreError::damaged("format file", layout.format(), detail));
         }
         // An init that was cut short has left a catalogue, and nothing that it could be about.
-        rebuild::remove_database(&layout.catalogue())?;
+        catalogue::remove_database(&layout.catalogue())?;
         let disk = options.disk.clone();
         layout.create(disk.as_ref())?;
         let keys = encryption
@@ -119,21 +131,27 @@ impl Store {
         let catalogue = Catalogue::create(&layout.catalogue())?;
         let format = Format::new(encryption.is_some())?;
         fsio::replace(disk.as_ref(), &layout.format(), format.encode().as_bytes())?;
-        Ok(Arc::new(Self::assemble(layout, format, catalogue, keys, options)))
+        Ok(Arc::new(Self::assemble(layout, format, catalogue, keys, packs, options)))
     }
 
-    /// Opens the store at `root`.
+    /// Opens the store at `root`, whose packs are files there.
     pub fn open(root: &Path, options: OpenOptions) -> Result<Arc<Self>> {
+        let packs = local_packs(root, &options);
+        Self::open_with(root, packs, options)
+    }
+
+    /// Opens the store at `root`, whose packs are kept elsewhere.
+    pub fn open_with(root: &Path, packs: Arc<dyn Packs>, options: OpenOptions) -> Result<Arc<Self>> {
         let layout = Layout::new(root);
-        let format = Format::read(&layout)?;
+        let format = Format::read_from(options.disk.as_ref(), &layout)?;
         let keys = open_keys(&layout, &format, &options)?;
         let path = layout.catalogue();
-        if !path.exists() {
+        if !is_there(&path)? {
             // A rebuild that was cut short leaves it like this, and so does a copy of a store that was not complete.
             return Err(StoreError::damaged("catalogue", path, "is not there"));
         }
         let catalogue = Catalogue::open(&path)?;
-        Ok(Arc::new(Self::assemble(layout, format, catalogue, keys, options)))
+        Ok(Arc::new(Self::assemble(layout, format, catalogue, keys, packs, options)))
     }
 
     fn assemble(
@@ -141,10 +159,11 @@ impl Store {
         format: Format,
         catalogue: Catalogue,
         keys: Option<Keys>,
+        packs: Arc<dyn Packs>,
         options: OpenOptions,
     ) -> Self {
         let hasher = keys.as_ref().map_or_else(IdHasher::plain, |keys| IdHasher::keyed(&keys.id_secret()));
-        Self { layout, format, catalogue, keys, hasher, options, packs: Mutex::default() }
+        Self { layout, format, catalogue, keys, hasher, options, packs, open: Mutex::default() }
     }
 
     /// Where the store is.
@@ -234,7 +253,7 @@ impl Store {
     ) -> Result<()> {
         let raw = pack.reader.read(id, location.offset, location.stored_len, &mut context.stored)?;
         let damaged = |detail: String| {
-            StoreError::damaged("object", pack.reader.path(), format!("{}: {detail}", id.short()))
+            StoreError::damaged("object", pack.reader.place(), format!("{}: {detail}", id.short()))
         };
         if raw.entry.kind != kind || raw.entry.plain_len as usize != out.len() {
             return Err(damaged(format!("is of kind {} and not {}", raw.entry.kind.0, kind.0)));
@@ -272,8 +291,8 @@ impl Store {
         }
     }
 
-    /// Whether an object's stored bytes are what was written, and our key opens them. Costs one read and a checksum, a tenth
-    /// of what compressing it again would, and in an encrypted store the opening.
+    /// Whether an object's stored bytes are what was written, and our key opens them. Costs one read and a checksum, a
+    /// tenth of what compressing it again would, and in an encrypted store the opening.
     pub(crate) fn check_stored(&self, id: &ObjectId, location: Location) -> Result<bool> {
         let read = self.open_at(id, location).and_then(|(pack, location)| {
             let (mut buffer, mut opened) = (Vec::new(), Vec::new());
@@ -295,12 +314,7 @@ impl Store {
         let row = self.catalogue.pack(no)?.ok_or_else(|| StoreError::Bug {
             detail: format!("object rows name pack number {}, which is gone", no.0),
         })?;
-        let reader = match PackReader::open(&self.layout.pack(&row.id)) {
-            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::MissingPack { pack: row.id });
-            }
-            other => other?,
-        };
+        let reader = PackReader::new(self.packs.open(&row.id)?)?;
         let key = self.key_of(&reader, &row.id)?;
         let pack = Arc::new(OpenPack { reader, key });
         let mut packs = self.open_packs();
@@ -318,7 +332,7 @@ impl Store {
         match (&self.keys, reader.header().epoch) {
             (_, None) => Ok(None),
             (None, Some(_)) => {
-                Err(StoreError::damaged("pack", reader.path(), "is sealed, but the store is not encrypted"))
+                Err(StoreError::damaged("pack", reader.place(), "is sealed, but the store is not encrypted"))
             }
             (Some(keys), Some(epoch)) => match keys.pack_key(reader.header())? {
                 None => Err(StoreError::KeyErased { pack: *id, epoch }),
@@ -333,7 +347,7 @@ impl Store {
     }
 
     fn open_packs(&self) -> std::sync::MutexGuard<'_, HashMap<PackNo, Arc<OpenPack>>> {
-        self.packs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces what opens the store. No pack is touched: packs are sealed under keys that the keyring wraps.
@@ -343,97 +357,6 @@ impl Store {
         keys.rotate(&encryption.unlocks, encryption.cost)?;
         Ok(keys.generation())
     }
-
-    /// Removes what processes that died left behind: their temporary packs, packs they had named but not entered into the
-    /// catalogue, their pins, and pack files that gc had given up. Cheap when there is nothing to do; every write session
-    /// and every gc starts with it.
-    pub fn recover(&self) -> Result<Recovered> {
-        let mut recovered = Recovered::default();
-        for session in self.catalogue.sessions()? {
-            let path = self.layout.lock(&format!("session-{}", session.token));
-            let Some(lock) = lock::try_exclusive(&path)? else { continue };
-            self.check_catalogue_is_current()?;
-            recovered.sessions += 1;
-            recovered.files += self.remove_unpublished(session.no, &session.token)?;
-            self.remove_file(&path)?;
-            self.catalogue.end_session(session.no)?;
-            drop(lock);
-        }
-        let doomed = self.catalogue.doomed()?;
-        if !doomed.is_empty() {
-            self.check_catalogue_is_current()?;
-            recovered.files += self.remove_doomed(&doomed)?;
-        }
-        Ok(recovered)
-    }
-
-    /// Unlinks packs that gc has given up. Only when that is durable they are struck off the list: a file that came back
-    /// after a power cut would be taken in by a rebuild, and its key may be gone.
-    pub(crate) fn remove_doomed(&self, doomed: &[PackId]) -> Result<u64> {
-        let mut removed = 0;
-        for pack in doomed {
-            removed += u64::from(self.remove_file(&self.layout.pack(pack))?);
-        }
-        let directories: HashSet<_> = doomed.iter().map(|pack| self.layout.pack_dir(pack)).collect();
-        for directory in directories {
-            let synced = self.options.disk.sync_dir(&directory);
-            synced.map_err(StoreError::io("sync directory", &directory))?;
-        }
-        doomed.iter().try_for_each(|pack| self.catalogue.undoom(pack))?;
-        Ok(removed)
-    }
-
-    /// What an old catalogue says about files must not be acted upon once a rebuild has replaced it. Every write makes sure
-    /// of that, also one that changes nothing.
-    fn check_catalogue_is_current(&self) -> Result<()> {
-        self.catalogue.pardon(&[])
-    }
-
-    /// Removes what a session has written and not entered into the catalogue.
-    pub(crate) fn remove_unpublished(&self, session: SessionNo, token: &str) -> Result<u64> {
-        let mut removed = self.remove_temporaries(token)?;
-        for (name, owner) in self.catalogue.announced()? {
-            if owner != Some(session) {
-                continue;
-            }
-            if let Ok(pack) = name.parse() {
-                removed += u64::from(self.remove_file(&self.layout.pack(&pack))?);
-            }
-            self.catalogue.retract(&name)?;
-        }
-        Ok(removed)
-    }
-
-    /// Removes the temporary files of one session.
-    fn remove_temporaries(&self, token: &str) -> Result<u64> {
-        let directory = self.layout.temporary();
-        let mut removed = 0;
-        for entry in std::fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
-            let entry = entry.map_err(StoreError::io("list", &directory))?;
-            if entry.file_name().to_str().is_some_and(|name| name.starts_with(token)) {
-                removed += u64::from(self.remove_file(&entry.path())?);
-            }
-        }
-        Ok(removed)
-    }
-
-    /// Removes a file; says whether it was there.
-    pub(crate) fn remove_file(&self, path: &Path) -> Result<bool> {
-        match self.options.disk.remove(path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(StoreError::io("remove", path)(error)),
-        }
-    }
-}
-
-/// What [`Store::recover`] cleaned up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Recovered {
-    /// Sessions of dead processes.
-    pub sessions: u64,
-    /// Files removed.
-    pub files: u64,
 }
 
 pub(crate) fn open_keys(layout: &Layout, format: &Format, options: &OpenOptions) -> Result<Option<Keys>> {
@@ -442,4 +365,13 @@ pub(crate) fn open_keys(layout: &Layout, format: &Format, options: &OpenOptions)
         (true, None) => Err(StoreError::KeyNeeded { path: layout.root().to_path_buf() }),
         (true, Some(unlock)) => Keys::open(layout, options.disk.clone(), unlock).map(Some),
     }
+}
+
+fn local_packs(root: &Path, options: &OpenOptions) -> Arc<dyn Packs> {
+    Arc::new(LocalPacks::new(Layout::new(root), options.disk.clone()))
+}
+
+/// Whether there is such a file. That it cannot be told is an error: a store must not be made where there is one.
+fn is_there(path: &Path) -> Result<bool> {
+    path.try_exists().map_err(StoreError::io("look for", path))
 }

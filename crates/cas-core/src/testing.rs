@@ -70,9 +70,9 @@ impl TestStore {
 
     /// Stores an address space and commits it under `name`.
     pub(crate) fn commit(&self, memory: &Memory, parent: Option<&MapRoot>, name: &str) -> MapRoot {
-        let session = self.store.write(&[]).unwrap();
-        let (root, _) = session.put_memory(&memory.source(), parent, &Silent).unwrap();
-        session.commit(&[point(name, root.id)]).unwrap();
+        let transaction = self.store.write(&[]).unwrap();
+        let (root, _) = transaction.put_memory(&memory.source(), parent, &Silent).unwrap();
+        transaction.commit(&[point(name, root.id)]).unwrap();
         root
     }
 
@@ -82,7 +82,7 @@ impl TestStore {
 
     /// Every pack's path.
     pub(crate) fn packs(&self) -> Vec<PathBuf> {
-        let packs = self.store.layout.list_packs().unwrap();
+        let packs = self.store.packs.list().unwrap();
         packs.iter().map(|pack| self.store.layout.pack(pack)).collect()
     }
 }

@@ -8,14 +8,12 @@
 //! something is.
 
 use std::collections::HashSet;
-use std::io;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use crate::catalogue::{Location, PackRow};
-use crate::error::{Result, StoreError};
+use crate::error::{Class, Result, StoreError};
 use crate::id::{ObjectId, PackId};
-use crate::keys;
 use crate::pack::{ENTRY_LEN, FooterRecord, PackReader};
 use crate::parallel;
 use crate::progress::{Progress, Task};
@@ -84,8 +82,8 @@ impl Store {
         for sentence in self.catalogue.check()? {
             report.add(false, format!("catalogue: {sentence}"), None);
         }
-        if self.keys.is_some() {
-            for error in keys::check_copies(&self.layout) {
+        if let Some(keys) = &self.keys {
+            for error in keys.check_copies() {
                 report.add(false, "one copy of the keyring is damaged; the other is in use", Some(error));
             }
         }
@@ -107,15 +105,17 @@ impl Store {
             report.packs += 1;
             report.objects += u64::from(row.objects);
             let objects = self.catalogue.objects_of(row.no)?;
-            let reader = match PackReader::open(&self.layout.pack(&row.id)) {
+            let reader = match self.packs.open(&row.id).and_then(PackReader::new) {
                 Ok(reader) => reader,
                 // gc has removed it since.
                 Err(_) if self.catalogue.pack(row.no)?.is_none() => continue,
                 Err(error) => {
-                    let missing = matches!(&error, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
-                    let what = if missing { "missing" } else { "damaged" };
-                    let sentence =
-                        format!("pack {} is {what}, and {} objects with it", row.id, objects.len());
+                    let what = match &error {
+                        StoreError::MissingPack { .. } => "is missing",
+                        error if error.class() == Class::Corruption => "is damaged",
+                        _ => "cannot be read",
+                    };
+                    let sentence = format!("pack {} {what}, and {} objects with it", row.id, objects.len());
                     report.add(!objects.is_empty(), sentence, Some(error));
                     lost.extend(objects.iter().map(|(id, _)| *id));
                     continue;
@@ -123,9 +123,12 @@ impl Store {
             };
             match reader.footer(&row.id) {
                 Ok(records) => check_contents(row, &objects, &records, report),
+                Err(error) if error.class() != Class::Corruption => {
+                    report.add(false, format!("the end of pack {} cannot be read", row.id), Some(error));
+                }
                 // The catalogue knows where the objects are; what is gone is what it could be rebuilt from.
                 Err(error) => {
-                    let len = std::fs::metadata(reader.path()).map_or(0, |metadata| metadata.len());
+                    let len = reader.size()?;
                     let beyond = objects.iter().filter(|(_, at)| end_of(at) > len).map(|(id, _)| *id);
                     let before = lost.len();
                     lost.extend(beyond);
@@ -147,7 +150,7 @@ impl Store {
         known.extend(self.catalogue.announced()?.iter().filter_map(|(name, _)| name.parse::<PackId>().ok()));
         // Packs that came since are known by now.
         known.extend(self.catalogue.packs()?.iter().map(|row| row.id));
-        for pack in self.layout.list_packs()? {
+        for pack in self.packs.list()? {
             if !known.contains(&pack) {
                 report.add(
                     false,
@@ -211,7 +214,7 @@ impl Store {
         self.read_into(location.kind, id, context, content)?;
         // With `Trust::Identity` reading has compared the id already.
         if self.options.trust != Trust::Identity && self.hasher.id(location.kind, content) != *id {
-            let path = self.open_pack(location.pack)?.reader.path().to_path_buf();
+            let path = self.open_pack(location.pack)?.reader.place().to_path_buf();
             return Err(StoreError::damaged(
                 "object",
                 path,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 
-use crate::driver::{self, Capabilities};
+use crate::facts::{self, Capabilities};
 use crate::helper::client::{Helper, Trouble};
 use crate::helper::message::{self, Request};
 use crate::protocol::{Answer, Ask};
@@ -107,7 +107,7 @@ fn by_library(library: &Library, ask: &Ask) -> Answer {
     };
     match ask {
         Ask::Hello => Answer::Hello(Capabilities {
-            backend: driver::Backend::Api,
+            backend: facts::Backend::Api,
             cuda_version: library.cuda_version(),
             pairs: library.pairs(),
             custom_storage: library.custom_storage(),

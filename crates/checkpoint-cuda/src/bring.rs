@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::core::{Core, Scribe, unexpected};
-use crate::driver::Brought;
 use crate::error::{CudaError, Result};
+use crate::facts::Brought;
 use crate::notes::Action;
 use crate::process::{self, Process};
 use crate::protocol::{Answer, Ask};
@@ -124,6 +124,11 @@ pub(crate) fn bring_back(core: &Core, members: &[Member], scribe: &mut Scribe<'_
         }
     }
     brought
+}
+
+/// Brings back one process that nobody has in hand, as far as it goes.
+pub(crate) fn bring_back_alone(core: &Core, process: Process) {
+    bring_back(core, &[Member::new(process, 0)], &mut Scribe::none());
 }
 
 /// The state of a process, once nobody is copying its memory any more.

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bring::{Member, bring_back};
 use crate::claims::{Claim, Claims};
-use crate::driver::{Abandoned, Capabilities, Limits, Settings};
 use crate::error::{CudaError, Result};
+use crate::facts::{Abandoned, Capabilities};
 use crate::notes::{Action, Notes};
 use crate::process::Process;
 use crate::protocol::{Answer, Ask};
+use crate::settings::{Limits, Settings};
 use crate::state::State;
 use crate::sys::layout::code;
 use crate::worker::{Late, Outcome, Ticket, Worker};
@@ -36,7 +36,11 @@ pub(crate) struct Core {
     workers: Mutex<Workers>,
     /// For what has to find its way back here.
     own: Settler,
+    bring_back: BringBack,
 }
+
+/// Brings a process back to RUNNING. Given in, because the way back is made of calls that go through here.
+pub(crate) type BringBack = fn(&Core, Process);
 
 /// Whoever sees to calls that end late; nobody before there is one.
 type Settler = Arc<OnceLock<Weak<Core>>>;
@@ -79,8 +83,8 @@ impl<'a> Scribe<'a> {
 }
 
 impl Core {
-    /// Starts a worker and asks it what the driver can do.
-    pub(crate) fn open(settings: Settings) -> Result<Arc<Self>> {
+    /// Starts a worker and asks it what the driver can do. `bring_back` is for processes whose call has ended late.
+    pub(crate) fn open(settings: Settings, bring_back: BringBack) -> Result<Arc<Self>> {
         let late: Settler = Arc::default();
         let worker = start(&settings, &late)?;
         let hello = || CudaError::Start {
@@ -106,7 +110,7 @@ impl Core {
             let _ = late.set(own.clone());
             let workers = Workers { current: Some(Arc::new(worker)), abandoned: Vec::new() };
             let (claims, workers) = (Claims::default(), Mutex::new(workers));
-            Self { settings, capabilities, claims, workers, own: late }
+            Self { settings, capabilities, claims, workers, own: late, bring_back }
         }))
     }
 
@@ -282,7 +286,7 @@ fn settle(core: &Settler, late: Late) {
             return;
         }
         if let Ok(claim) = core.claim(&[late.pid]) {
-            bring_back(&core, &[Member::new(process, 0)], &mut Scribe::none());
+            (core.bring_back)(&core, process);
             drop(claim);
         }
     };

@@ -20,10 +20,12 @@ mod claims;
 mod core;
 mod driver;
 mod error;
+mod facts;
 mod frozen;
 mod notes;
 mod process;
 mod protocol;
+mod settings;
 mod state;
 mod tool;
 mod tree;
@@ -36,11 +38,11 @@ pub mod serve;
 #[expect(unsafe_code, reason = "the driver's interface is C")]
 pub mod sys;
 
-pub use crate::driver::{
-    Abandoned, Backend, Brought, Capabilities, CudaProcess, Driver, Limits, LockOptions, Settings, Target,
-};
+pub use crate::driver::Driver;
 pub use crate::error::{Class, CudaError, Result};
+pub use crate::facts::{Abandoned, Backend, Brought, Capabilities, CudaProcess, Target};
 pub use crate::notes::{Action, NoNotes, Notes};
+pub use crate::settings::{Limits, LockOptions, Settings};
 pub use crate::state::State;
 pub use crate::tree::{Checkpointed, Failure, Kind, Locked, Stranded, Tree};
 pub use crate::uuid::{GpuMap, GpuUuid};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::Capabilities;
+use crate::facts::Capabilities;
 use crate::uuid::GpuUuid;
 
 /// Nothing that we say comes near this length: 4,000 pairs of GPUs would.

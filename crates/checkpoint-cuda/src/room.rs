@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use base::proc::MachineMemory;
 
 use crate::cgroup::{self, Version};
-use crate::driver::Target;
 use crate::error::{CudaError, Result};
+use crate::facts::Target;
 
 /// Memory that some processes share.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::driver::{self, Capabilities};
+use crate::facts::{self, Capabilities};
 use crate::protocol::{Answer, Ask};
 use crate::state::State;
 use crate::sys::layout::{self, code};
@@ -41,7 +41,7 @@ impl Tool {
         let words = match ask {
             Ask::Hello => {
                 return Answer::Hello(Capabilities {
-                    backend: driver::Backend::Tool,
+                    backend: facts::Backend::Tool,
                     cuda_version: 0,
                     pairs: self.pairs,
                     custom_storage: false,

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use crate::bring::{self, Member, Silence};
 use crate::claims::Claim;
 use crate::core::{self, Core, Scribe};
-use crate::driver::{LockOptions, Target};
 use crate::error::{CudaError, Result};
+use crate::facts::Target;
 use crate::frozen::{self, Thawed};
 use crate::notes::{Action, Notes};
 use crate::process::Process;
 use crate::protocol::{Answer, Ask};
 use crate::room;
+use crate::settings::LockOptions;
 use crate::state::State;
 use crate::uuid::{GpuMap, GpuUuid};
 

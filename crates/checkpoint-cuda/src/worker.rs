@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::driver::Abandoned;
 use crate::error::{CudaError, Result};
+use crate::facts::Abandoned;
 use crate::process;
 use crate::protocol::{self, Answer, Ask, Reply, Request};
 

@@ -104,7 +104,7 @@ fn exit_10_no_store() {
     sandbox.fails(10, "IJ-S002", ["log", "--store", "nowhere"]);
 }
 
-/// A `debug commit` that waits for the other end of a pipe, in the middle of its write session.
+/// A `debug commit` that waits for the other end of a pipe, in the middle of its write transaction.
 fn waiting_writer(sandbox: &Sandbox) -> std::process::Child {
     let pipe = sandbox.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{ObjectId, WriteSession};
+use cas_core::{ObjectId, WriteTransaction};
 use jiff::Timestamp;
 use manifest::snapshot::{NotebookSection, OutsideSection, VariablesSection, WorkspaceSection};
 use manifest::stored;
@@ -55,7 +55,11 @@ pub struct About {
 
 impl UserStore {
     /// Ends `session` with a commit as the thread's new head. Returns the ids of commit and snapshot, both durable.
-    pub fn commit_snapshot(&self, session: WriteSession, new: NewCommit<'_>) -> Result<(ObjectId, ObjectId)> {
+    pub fn commit_snapshot(
+        &self,
+        session: WriteTransaction,
+        new: NewCommit<'_>,
+    ) -> Result<(ObjectId, ObjectId)> {
         let snapshot = stored::save(new.snapshot, &session)?;
         let tag = new.tag.map(Tag::new).transpose()?;
         let commit = Commit {
@@ -120,7 +124,7 @@ impl UserStore {
     /// Files that no other snapshot holds, as a commit on a thread of their own beside `thread`.
     pub fn commit_files(
         &self,
-        session: WriteSession,
+        session: WriteTransaction,
         thread: &str,
         author: &User,
         workspace: &WorkspaceSection,
@@ -147,7 +151,7 @@ impl UserStore {
 
     fn commit(
         &self,
-        session: WriteSession,
+        session: WriteTransaction,
         mut commit: Commit,
         expected: Option<ObjectId>,
         seal: Option<&Sealer>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cas_core::crypto::KdfCost;
 use cas_core::layout::{Format, Layout};
-use cas_core::{Encryption, ObjectId, OpenOptions, Store, StoreError, Trust, WriteSession};
+use cas_core::{Encryption, ObjectId, OpenOptions, Store, StoreError, Trust, WriteTransaction};
 
 use crate::error::{HistoryError, Result};
 use crate::key::StoreKey;
@@ -89,7 +89,7 @@ impl UserStore {
     }
 
     /// Starts a write that builds upon `parents`: gc keeps them, and all they lead to, while it lasts.
-    pub fn write(&self, parents: &[ObjectId]) -> Result<WriteSession> {
+    pub fn write(&self, parents: &[ObjectId]) -> Result<WriteTransaction> {
         Ok(self.store.write(parents)?)
     }
 }

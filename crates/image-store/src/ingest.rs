@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
-use cas_core::WriteSession;
+use cas_core::WriteTransaction;
 use cas_core::memory::{MapRoot, PAGE, PageSource};
 use cas_core::progress::Progress;
 use checkpoint_criu::images::Images;
@@ -49,7 +49,7 @@ pub struct IngestStats {
 /// Stores the images in `images`. The caller has pinned the commit of `parent` when the session began; everything is
 /// durable after the session's next flush or commit.
 pub fn ingest_images(
-    session: &WriteSession,
+    session: &WriteTransaction,
     images: &Path,
     parent: Option<&Snapshot>,
     progress: &dyn Progress,

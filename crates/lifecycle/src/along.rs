@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use cas_core::WriteSession;
+use cas_core::WriteTransaction;
 use cas_core::progress::Silent;
 use manifest::snapshot::{NotebookSection, VariablesSection};
 use manifest::{ByteText, CellNote, CommitReason, Extra, Section, TypedSection};
@@ -138,7 +138,7 @@ impl Engine {
 pub(crate) fn notebook_section(
     record: &Record,
     along: &Along,
-    session: &WriteSession,
+    session: &WriteTransaction,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Section>> {
     let path = record.notes.notebook.as_deref();
@@ -177,7 +177,7 @@ fn read_document(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The section with the names of variables.
-pub(crate) fn variables_section(variables: &[Variable], session: &WriteSession) -> Result<Section> {
+pub(crate) fn variables_section(variables: &[Variable], session: &WriteTransaction) -> Result<Section> {
     let word = |text: &str| cut(text, WORD_LIMIT);
     let mut kept: Vec<Variable> = variables
         .iter()

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use cas_core::blob::Blob;
 use cas_core::memory::MapRoot;
 use cas_core::reach::{self, References};
-use cas_core::{Kind, ObjectId, Store, StoreError, WriteSession};
+use cas_core::{Kind, ObjectId, Store, StoreError, WriteTransaction};
 
 use crate::error::ReadError;
 use crate::history::Grafts;
@@ -51,11 +51,11 @@ impl ObjectSource for History<'_> {
     }
 }
 
-/// And go to a write session.
+/// And go to a write transaction.
 #[derive(Debug, Clone, Copy)]
-pub struct ToSession<'a>(pub &'a WriteSession);
+pub struct ToTransaction<'a>(pub &'a WriteTransaction);
 
-impl ObjectSink for ToSession<'_> {
+impl ObjectSink for ToTransaction<'_> {
     type Error = StoreError;
 
     fn save(&self, kind: Kind, content: Vec<u8>) -> Result<ObjectId, StoreError> {
@@ -64,8 +64,11 @@ impl ObjectSink for ToSession<'_> {
 }
 
 /// Saves a manifest object.
-pub fn save(object: &impl ManifestObject, session: &WriteSession) -> Result<ObjectId, SaveError<StoreError>> {
-    object.save(&ToSession(session))
+pub fn save(
+    object: &impl ManifestObject,
+    transaction: &WriteTransaction,
+) -> Result<ObjectId, SaveError<StoreError>> {
+    object.save(&ToTransaction(transaction))
 }
 
 /// Knows what manifest objects refer to, in the history that is left.

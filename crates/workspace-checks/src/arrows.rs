@@ -7,16 +7,19 @@
 //! * A dev-dependency may go anywhere, so long as it does not close a circle: a test of `cas-core` that needs
 //!   `manifest` belongs to `manifest`.
 //! * Packages under `tests/`, `bench/` and `fuzz/` may use everything, and nothing may use them.
+//!
+//! Crates live in `crates/`, but for [`STAND_INS`], which live in `testing/`: parts that tests and demos run against, with a row
+//! like any other crate, in nobody's row.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::metadata::{Metadata, Package};
 
 /// What everybody needs. It is not repeated in the rows of [`LAYERS`].
 pub const GROUND: &str = "base";
 
-/// Each crate under `crates/` with the crates it may use beside [`GROUND`], lowest layer first.
+/// Each crate with the crates it may use beside [`GROUND`], lowest layer first.
 pub const LAYERS: &[(&str, &[&str])] = &[
     ("workspace-checks", &[]),
     (GROUND, &[]),
@@ -78,6 +81,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cli", &["api", "gpu-detect", "jupyter-bridge", "manifest", "cas-core"]),
 ];
 
+/// Crates that take the place of something which the machine of a test does not have.
+pub const STAND_INS: &[&str] = &["cuda-sim"];
+
 /// Directories whose packages are tests: free to use everything, used by nothing.
 const TEST_DIRECTORIES: &[&str] = &["tests", "bench", "fuzz"];
 
@@ -106,11 +112,13 @@ pub fn broken_arrows(metadata: &Metadata) -> Vec<String> {
             ));
             continue;
         };
-        if directory != Path::new("crates").join(&package.name) {
+        let home = home(&package.name);
+        if directory != home {
             findings.push(format!(
-                "the crate `{0}` lives in {1}, not in crates/{0}",
+                "the crate `{}` lives in {}, not in {}",
                 package.name,
-                directory.display()
+                directory.display(),
+                home.display()
             ));
         }
         findings.extend(arrows_of(package, may_use, &members, &tests));
@@ -164,6 +172,11 @@ pub fn clap_outside_cli(metadata: &Metadata) -> Vec<String> {
             format!("`{}` uses `{}`, which only `cli` may", package.name, dependency.name)
         })
         .collect()
+}
+
+/// Where a crate belongs.
+fn home(name: &str) -> PathBuf {
+    Path::new(if STAND_INS.contains(&name) { "testing" } else { "crates" }).join(name)
 }
 
 fn is_test_directory(directory: &Path) -> bool {
@@ -281,11 +294,13 @@ mod tests {
 
     #[test]
     fn the_simulated_driver_is_for_tests_only() {
-        let cuda_sim: (&str, &[_]) = ("crates/cuda-sim", &[]);
+        let cuda_sim: (&str, &[_]) = ("testing/cuda-sim", &[]);
         let tested = workspace(&[("crates/checkpoint-cuda", &[("cuda-sim", "dev")]), cuda_sim]);
         assert_eq!(broken_arrows(&tested), Vec::<String>::new());
         let shipped = workspace(&[("crates/lifecycle", &[("cuda-sim", "normal")]), cuda_sim]);
         only_finding(&shipped, "`lifecycle` uses `cuda-sim`");
+        only_finding(&workspace(&[("crates/cuda-sim", &[])]), "not in testing/cuda-sim");
+        only_finding(&workspace(&[("testing/cas-core", &[])]), "not in crates/cas-core");
     }
 
     #[test]

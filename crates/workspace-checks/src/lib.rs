@@ -5,10 +5,14 @@
 #![forbid(unsafe_code)]
 
 pub mod arrows;
+pub mod circles;
+mod code;
 pub mod errors;
 pub mod files;
 pub mod links;
 pub mod manifests;
 pub mod metadata;
+mod modules;
 pub mod programs;
+pub mod sizes;
 pub mod unsafe_code;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use workspace_checks::files::{self, TextFile};
 use workspace_checks::metadata::Metadata;
-use workspace_checks::{arrows, errors, links, manifests, programs, unsafe_code};
+use workspace_checks::{arrows, circles, errors, links, manifests, programs, sizes, unsafe_code};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -106,6 +106,22 @@ fn unsafe_stands_only_where_c_is_spoken() {
     let speaks_c = |file: &TextFile| file.path.starts_with("crates/checkpoint-cuda/src/sys");
     assert!(sources.iter().any(speaks_c), "the FFI was not found");
     nothing(unsafe_code::outside_the_fence(&sources));
+}
+
+#[test]
+fn files_of_a_crate_do_not_use_each_other_in_circles() {
+    let sources = files::below(&root(), ".rs").unwrap();
+    for name in circles::CHECKED {
+        assert!(circles::files_of(&sources, name).count() > 10, "the files of {name} were not found");
+    }
+    nothing(circles::CHECKED.iter().flat_map(|name| circles::circles(&sources, name)).collect());
+}
+
+#[test]
+fn no_file_has_two_subjects() {
+    let sources = files::below(&root(), ".rs").unwrap();
+    assert!(sources.len() > 500, "only {} files were found", sources.len());
+    nothing(sizes::too_long(&sources));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use cas_core::{ObjectId, WriteSession};
+use cas_core::{ObjectId, WriteTransaction};
 use manifest::{Entry, FileName, ManifestObject, Node, Tree};
 
 use crate::error::Result;
@@ -29,7 +29,7 @@ impl Directory {
     }
 
     /// Saves it and everything below; says how many bytes the captured files have.
-    pub(crate) fn save(self, session: &WriteSession) -> Result<(ObjectId, u64)> {
+    pub(crate) fn save(self, transaction: &WriteTransaction) -> Result<(ObjectId, u64)> {
         let mut entries = Vec::with_capacity(self.below.len());
         let mut bytes = 0_u64;
         for (name, below) in self.below {
@@ -40,7 +40,7 @@ impl Directory {
                     Some(entry) => entry.clone(),
                     None => directory_entry(FileName::new(name)?),
                 };
-                let (tree, size) = below.save(session)?;
+                let (tree, size) = below.save(transaction)?;
                 bytes = bytes.saturating_add(size);
                 entry.node = Node::Dir { tree };
                 entry
@@ -54,7 +54,7 @@ impl Directory {
             entries.push(entry);
         }
         let tree = Tree::new(entries)?;
-        Ok((session.put(Tree::KIND, tree.encode()?)?, bytes))
+        Ok((transaction.put(Tree::KIND, tree.encode()?)?, bytes))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cas_core::progress::Progress;
-use cas_core::{ObjectId, WriteSession};
+use cas_core::{ObjectId, WriteTransaction};
 use manifest::snapshot::{NotCaptured, OutsideSection, WorkspacePolicy, WorkspaceSection};
 use manifest::tree::Time;
 use manifest::{ByteText, Entry, Node};
@@ -412,8 +412,8 @@ pub(crate) fn companions_of(path: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 impl Pending {
-    /// Puts the copies into the store. Durable after the session's commit.
-    pub fn finish(self, session: &WriteSession, progress: &dyn Progress) -> Result<Captured> {
+    /// Puts the copies into the store. Durable after the transaction's commit.
+    pub fn finish(self, transaction: &WriteTransaction, progress: &dyn Progress) -> Result<Captured> {
         let Self { policy, places, mapped, stage, mut items, not_captured } = self;
         // Libraries and other mapped files: CRIU compares them with what they were.
         for (path, ino) in mapped {
@@ -428,7 +428,7 @@ impl Pending {
         let (mut inside, mut outside) = (Directory::default(), Directory::default());
         for Item { path, mut entry, copy } in items.into_values() {
             if let Some(copy) = copy {
-                let blob = session.put_blob(&mut stage.reader(&copy), progress)?;
+                let blob = transaction.put_blob(&mut stage.reader(&copy), progress)?;
                 entry.node = Node::File { size: blob.len, content: Some(blob.into()) };
             }
             match path.strip_prefix(&root) {
@@ -441,9 +441,9 @@ impl Pending {
         }
         let tree = match (policy, inside.is_empty()) {
             (WorkspacePolicy::None, true) => None,
-            _ => Some(inside.save(session)?),
+            _ => Some(inside.save(transaction)?),
         };
-        let outside = if outside.is_empty() { None } else { Some(outside.save(session)?) };
+        let outside = if outside.is_empty() { None } else { Some(outside.save(transaction)?) };
         let (mut within, mut beyond) = (Vec::new(), Vec::new());
         for (path, reason) in &not_captured {
             match path.strip_prefix(&root) {

@@ -104,9 +104,9 @@ impl Home {
         };
         let pending = begin(&request, pids).unwrap();
         assert_eq!(fs::read_dir(&staging).unwrap().count(), 0, "staging has no names");
-        let session = self.store.write(&[]).unwrap();
-        let captured = pending.finish(&session, &Silent).unwrap();
-        session.commit(&[]).unwrap();
+        let transaction = self.store.write(&[]).unwrap();
+        let captured = pending.finish(&transaction, &Silent).unwrap();
+        transaction.commit(&[]).unwrap();
         let listing = Listing::load(&self.store, Some(&captured.workspace), Some(&captured.outside)).unwrap();
         (captured, listing)
     }

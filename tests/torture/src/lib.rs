@@ -7,7 +7,7 @@
 //!
 //! What is *not* tested here: `kill -9` ends a process, not the kernel. What the process had written is still in the page
 //! cache, so a missing `fsync` does not show. For that part the store's own tests with a disk that fails at every single
-//! operation, and the order of syncs and renames in `cas_core::session`, have to vouch.
+//! operation, and the order of syncs and renames in `cas_core::transaction`, have to vouch.
 #![forbid(unsafe_code)]
 
 pub mod model;

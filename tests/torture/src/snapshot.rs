@@ -104,13 +104,14 @@ pub fn write(
         Parent::Share(id) => (Some(id), None),
         Parent::Keep(id) => (Some(id), Some(id)),
     };
-    let session = store.write(before.as_slice())?;
+    let transaction = store.write(before.as_slice())?;
     let before = before.map(|id| load(store, &id)).transpose()?;
     let source: Arc<dyn PageSource> = Arc::new(model);
-    let (memory, _) = session.put_memory(&source, before.as_ref().map(|before| &before.memory), &Silent)?;
-    let file = session.put_blob(&mut model.file().as_slice(), &Silent)?;
-    let id = session.put(KIND, Snapshot { model, memory, file, parent: keep }.encode())?;
-    session.commit(&changes(id))?;
+    let (memory, _) =
+        transaction.put_memory(&source, before.as_ref().map(|before| &before.memory), &Silent)?;
+    let file = transaction.put_blob(&mut model.file().as_slice(), &Silent)?;
+    let id = transaction.put(KIND, Snapshot { model, memory, file, parent: keep }.encode())?;
+    transaction.commit(&changes(id))?;
     Ok(id)
 }
 

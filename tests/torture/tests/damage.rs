@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use cas_core::crypto::KdfCost;
 use cas_core::pack::{HEADER_LEN, PackClass, PackReader, TRAILER_LEN, Trailer};
+use cas_core::packs::PackBytes;
 use cas_core::progress::Silent;
 use cas_core::verify::Depth;
 use cas_core::{Class, Encryption, ObjectId, OpenOptions, Store, StoreError, rebuild};
@@ -117,7 +118,7 @@ impl Base {
             let mut packs = [PathBuf::new(), PathBuf::new()];
             for path in pack_files(&root) {
                 if known.insert(path.clone()) {
-                    let class = PackReader::open(&path).unwrap().header().class;
+                    let class = PackReader::new(PackBytes::of_file(&path).unwrap()).unwrap().header().class;
                     packs[usize::from(class == PackClass::Metadata)] =
                         path.strip_prefix(&root).unwrap().to_path_buf();
                 }

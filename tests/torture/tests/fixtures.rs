@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use cas_core::crypto::KdfCost;
 use cas_core::pack::{HEADER_LEN, PackClass, PackReader};
+use cas_core::packs::PackBytes;
 use cas_core::progress::Silent;
 use cas_core::verify::{Depth, VerifyReport};
 use cas_core::{Encryption, OpenOptions, Store};
@@ -137,6 +138,8 @@ fn data_pack(root: &Path) -> PathBuf {
     let files = directories.flat_map(|path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
     files
         .filter(|path| path.extension().is_some_and(|extension| extension == "pack"))
-        .find(|path| PackReader::open(path).unwrap().header().class == PackClass::Data)
+        .find(|path| {
+            PackReader::new(PackBytes::of_file(path).unwrap()).unwrap().header().class == PackClass::Data
+        })
         .unwrap()
 }

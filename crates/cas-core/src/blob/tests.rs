@@ -5,9 +5,9 @@ use crate::progress::Silent;
 use crate::testing::{TestStore, noise};
 
 fn store(test: &TestStore, content: &[u8]) -> (Blob, crate::WriteStats) {
-    let session = test.store.write(&[]).unwrap();
-    let blob = session.put_blob(&mut &content[..], &Silent).unwrap();
-    (blob, session.commit(&[]).unwrap())
+    let transaction = test.store.write(&[]).unwrap();
+    let blob = transaction.put_blob(&mut &content[..], &Silent).unwrap();
+    (blob, transaction.commit(&[]).unwrap())
 }
 
 fn read(test: &TestStore, blob: &Blob) -> Vec<u8> {
@@ -45,13 +45,13 @@ fn an_insertion_costs_a_few_chunks() {
 #[test]
 fn a_list_that_lies_about_lengths_is_refused() {
     let test = TestStore::plain();
-    let session = test.store.write(&[]).unwrap();
-    let chunk = session.put(Kind::CHUNK, vec![1; 10]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    let chunk = transaction.put(Kind::CHUNK, vec![1; 10]).unwrap();
     let items = vec![Item { id: chunk, len: 11 }];
-    let list = session.put(Kind::CHUNK_LIST, List { level: 0, items }.encode()).unwrap();
+    let list = transaction.put(Kind::CHUNK_LIST, List { level: 0, items }.encode()).unwrap();
     let nested = List { level: 0, items: vec![Item { id: list, len: 11 }] }.encode();
-    let nested = session.put(Kind::CHUNK_LIST, nested).unwrap();
-    session.commit(&[]).unwrap();
+    let nested = transaction.put(Kind::CHUNK_LIST, nested).unwrap();
+    transaction.commit(&[]).unwrap();
     for id in [list, nested] {
         let blob = Blob { id, kind: Kind::CHUNK_LIST, len: 11 };
         assert!(test.store.read_blob(&blob, &mut Vec::new(), &Silent).is_err());

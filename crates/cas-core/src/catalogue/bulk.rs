@@ -46,6 +46,13 @@ fn failed(fault: impl Into<Fault>) -> StoreError {
     }
 }
 
+impl Catalogue {
+    /// Starts to make a catalogue from packs, in a new file. See [`BulkLoad`].
+    pub fn bulk(path: &Path) -> Result<BulkLoad> {
+        BulkLoad::new(path)
+    }
+}
+
 impl BulkLoad {
     pub(super) fn new(path: &Path) -> Result<Self> {
         schema::new_file(path)?;

@@ -1,6 +1,6 @@
 //! What gc does to packs: condemn, pardon, drop; and the files that are left to unlink.
 //!
-//! A condemned pack is still read from, but nothing new may rely on it. Once no session is left that began before its
+//! A condemned pack is still read from, but nothing new may rely on it. Once no transaction is left that began before its
 //! generation, whatever is still wanted from it has been moved, and it can be dropped. Its file is then doomed until
 //! somebody has unlinked it and says so with [`Catalogue::undoom`].
 

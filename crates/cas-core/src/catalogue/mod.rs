@@ -1,7 +1,7 @@
 //! The catalogue: which object lies where in which pack, in an SQLite database.
 //!
 //! Everything about objects here can be made again from the packs ([`Catalogue::bulk`]). Two things cannot, and need
-//! not outlive a rebuild: the open write sessions with their pins, and the marks of a running gc. They are here because
+//! not outlive a rebuild: the open write transactions with their pins, and the marks of a running gc. They are here because
 //! several processes use a store at once and the database is where they meet.
 //!
 //! # How an object is found
@@ -40,26 +40,29 @@ use std::path::Path;
 
 use crate::error::Result;
 use crate::id::{Kind, ObjectId, PackId};
+use crate::pack::FooterRecord;
 pub use crate::pack::PackClass;
 
 mod bulk;
 mod check;
 mod connections;
+mod files;
 mod gc;
 mod objects;
 mod of_pack;
 mod placing;
 mod row;
 mod schema;
-mod sessions;
 mod staging;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_random;
+mod writes;
 
 pub use bulk::BulkLoad;
-pub use sessions::SessionRow;
+pub(crate) use files::{remove_companions, remove_database, remove_if_there};
+pub use writes::WriteRow;
 
 use connections::Connections;
 
@@ -78,9 +81,9 @@ impl fmt::Debug for Catalogue {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PackNo(pub u32);
 
-/// A write session's number. Never used twice.
+/// A write transaction's number. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionNo(pub i64);
+pub struct WriteNo(pub i64);
 
 /// Where an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +117,21 @@ pub struct NewEntry {
     pub plain_len: u32,
     /// What the object is.
     pub kind: Kind,
+}
+
+impl NewEntry {
+    /// All entries of a pack, from what its footer says.
+    pub(crate) fn list(records: &[FooterRecord]) -> Vec<Self> {
+        let entry = |(n, record): (u32, &FooterRecord)| Self {
+            id: record.entry.id,
+            entry: n,
+            offset: record.offset,
+            stored_len: record.entry.stored_len,
+            plain_len: record.entry.plain_len,
+            kind: record.entry.kind,
+        };
+        (0u32..).zip(records).map(entry).collect()
+    }
 }
 
 /// A pack that is being added.
@@ -173,11 +191,6 @@ impl Catalogue {
     /// Opens a catalogue. A file that is missing, of another program or damaged is an error, and is left as it is.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self { connections: Connections::open(path)? })
-    }
-
-    /// Starts to make a catalogue from packs, in a new file. See [`BulkLoad`].
-    pub fn bulk(path: &Path) -> Result<BulkLoad> {
-        BulkLoad::new(path)
     }
 
     /// Moves everything from the write-ahead log to the database file and empties the log.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::{Catalogue, Location, NewEntry, NewPack, PackClass, PackNo, SessionNo, Totals};
+use super::{Catalogue, Location, NewEntry, NewPack, PackClass, PackNo, Totals, WriteNo};
 use crate::error::{Class, StoreError};
 use crate::id::{Kind, ObjectId, PackId};
 
@@ -234,38 +234,38 @@ fn several_packs_are_added_all_or_none() {
 }
 
 #[test]
-fn a_session_ends_with_its_pins_and_announcements() {
+fn a_transaction_ends_with_its_pins_and_announcements() {
     let (_dir, path, catalogue) = fresh();
     let no = add(&catalogue, 1, [object(1)]);
     catalogue.condemn(&[no]).unwrap();
-    let session = catalogue.begin_session("token", &[object(2), object(1), object(2)]).unwrap();
-    let other = catalogue.begin_session("other", &[]).unwrap();
-    catalogue.pin(session, &object(3)).unwrap();
-    catalogue.announce(Some(session), "a").unwrap();
+    let transaction = catalogue.begin_write("token", &[object(2), object(1), object(2)]).unwrap();
+    let other = catalogue.begin_write("other", &[]).unwrap();
+    catalogue.pin(transaction, &object(3)).unwrap();
+    catalogue.announce(Some(transaction), "a").unwrap();
     catalogue.announce(Some(other), "b").unwrap();
     catalogue.announce(None, "c").unwrap();
 
     let elsewhere = Catalogue::open(&path).unwrap();
-    let sessions = elsewhere.sessions().unwrap();
-    let row = &sessions[0];
-    assert_eq!((row.no, row.token.as_str(), row.started_generation), (session, "token", 1));
+    let transactions = elsewhere.open_writes().unwrap();
+    let row = &transactions[0];
+    assert_eq!((row.no, row.token.as_str(), row.started_generation), (transaction, "token", 1));
     assert_eq!(row.pid, std::process::id());
     assert!(row.started_unix > 1_700_000_000);
     assert_eq!(row.pins.iter().collect::<BTreeSet<_>>(), [&object(1), &object(2), &object(3)].into());
-    assert!(sessions[1].pins.is_empty());
+    assert!(transactions[1].pins.is_empty());
     let expected =
-        [("a", Some(session)), ("b", Some(other)), ("c", None)].map(|(name, no)| (name.to_owned(), no));
+        [("a", Some(transaction)), ("b", Some(other)), ("c", None)].map(|(name, no)| (name.to_owned(), no));
     assert_eq!(elsewhere.announced().unwrap(), expected);
 
-    elsewhere.end_session(session).unwrap();
-    assert_eq!(catalogue.sessions().unwrap().len(), 1);
+    elsewhere.end_write(transaction).unwrap();
+    assert_eq!(catalogue.open_writes().unwrap().len(), 1);
     assert_eq!(catalogue.announced().unwrap(), expected[1..]);
-    catalogue.end_session(session).unwrap();
-    assert!(matches!(catalogue.pin(session, &object(3)), Err(StoreError::Invalid { .. })));
-    assert!(matches!(catalogue.announce(Some(SessionNo(99)), "d"), Err(StoreError::Invalid { .. })));
+    catalogue.end_write(transaction).unwrap();
+    assert!(matches!(catalogue.pin(transaction, &object(3)), Err(StoreError::Invalid { .. })));
+    assert!(matches!(catalogue.announce(Some(WriteNo(99)), "d"), Err(StoreError::Invalid { .. })));
     catalogue.retract("c").unwrap();
     assert_eq!(catalogue.announced().unwrap(), expected[1..2]);
-    assert!(catalogue.begin_session("new", &[]).unwrap() > other);
+    assert!(catalogue.begin_write("new", &[]).unwrap() > other);
     catalogue.set_meta("store", "x").unwrap();
     assert_eq!(
         (elsewhere.meta("store").unwrap().as_deref(), elsewhere.meta("y").unwrap()),

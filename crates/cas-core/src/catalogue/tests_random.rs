@@ -20,14 +20,14 @@ fn poke(path: &Path) -> Result<(), StoreError> {
     let _ = (
         catalogue.packs(),
         catalogue.totals(),
-        catalogue.sessions(),
+        catalogue.open_writes(),
         catalogue.announced(),
         catalogue.doomed(),
     );
     let _ = catalogue.for_each_object(&mut |_, _| Ok(()));
     let _ = catalogue.add_pack(&new_pack(50), &entries((5000..5100).map(object)), None);
     let _ = catalogue.drop_packs(&[PackNo(1)]);
-    let _ = catalogue.begin_session("x", &[object(1)]);
+    let _ = catalogue.begin_write("x", &[object(1)]);
     catalogue.close()
 }
 
@@ -37,7 +37,7 @@ fn sample() -> Vec<u8> {
     for n in 0..4 {
         add(&catalogue, n, (0..500).map(|i| object(n * 500 + i)));
     }
-    catalogue.begin_session("s", &[object(1)]).unwrap();
+    catalogue.begin_write("s", &[object(1)]).unwrap();
     catalogue.close().unwrap();
     std::fs::read(path).unwrap()
 }

@@ -15,8 +15,8 @@
 //! for another passphrase or key file, so that several people or machines can open the store with secrets of their own.
 //! The KEK opens the body: the *id secret*, which keys the object ids (see [`crate::id`]), and the *epoch keys*.
 //!
-//! Every write session takes a new epoch, and every pack of that session is sealed under a key derived from the epoch's
-//! key and 32 random bytes in the pack's header. This makes two things cheap:
+//! Every write transaction takes a new epoch, and every pack of that transaction is sealed under a key derived from the
+//! epoch's key and 32 random bytes in the pack's header. This makes two things cheap:
 //!
 //! * **Rotation** ([`Keyring::rotate`]): new KEK, new slots, generation one higher. The keyring is written anew; no pack
 //!   is touched.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::map::{LeafMap, Page};
-use super::read::PageCache;
+use super::page_cache::PageCache;
 use super::scan::page_of;
 use super::tree::AddressMap;
 use crate::error::Result;

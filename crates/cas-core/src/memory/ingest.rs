@@ -1,7 +1,6 @@
 //! Storing an address space: hands leaves to the workers, gathers scattered pages, builds the new map.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -10,30 +9,14 @@ use super::fingerprints::Prints;
 use super::fragmentation;
 use super::map::{LeafMap, Page, PagesRef};
 use super::scan::{ChangedLeaf, LeafInput, LeafOutput, scan};
+use super::source::{PageSource, Region};
 use super::tree::{AddressMap, LoadedLeaf, MapRoot};
 use super::{LEAF_PAGES, LEAF_SPAN, PAGE, SCATTERED_PAGES};
 use crate::error::{Result, StoreError};
 use crate::id::Kind;
 use crate::progress::{Progress, Task};
-use crate::session::WriteSession;
 use crate::store::ReadContext;
-
-/// A stretch of an address space whose pages are all there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Region {
-    /// First address, a multiple of 4096.
-    pub start: u64,
-    /// Bytes, a multiple of 4096.
-    pub len: u64,
-}
-
-/// Memory that shall be stored. Read by several threads at once.
-pub trait PageSource: Send + Sync {
-    /// What is there: sorted, not overlapping.
-    fn regions(&self) -> Vec<Region>;
-    /// Fills `buffer` with what is at `address`. Only asked for what [`PageSource::regions`] lists.
-    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()>;
-}
+use crate::transaction::WriteTransaction;
 
 /// What storing an address space did, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,7 +33,7 @@ pub struct IngestStats {
     pub parent_unreadable: u64,
 }
 
-impl WriteSession {
+impl WriteTransaction {
     /// Stores an address space. Pages that are as in `parent` are shared with it; the parent should be pinned. Returns
     /// the map's root; it is durable after the next flush or commit.
     pub fn put_memory(
@@ -85,7 +68,7 @@ fn check_regions(regions: &[Region]) -> Result<()> {
 }
 
 struct Ingest<'a> {
-    session: &'a WriteSession,
+    transaction: &'a WriteTransaction,
     parent: AddressMap,
     parent_prints: Option<Prints>,
     map: AddressMap,
@@ -95,10 +78,10 @@ struct Ingest<'a> {
 }
 
 impl<'a> Ingest<'a> {
-    fn new(session: &'a WriteSession, parent: Option<&MapRoot>) -> Result<Self> {
-        let store = session.store();
+    fn new(transaction: &'a WriteTransaction, parent: Option<&MapRoot>) -> Result<Self> {
+        let store = transaction.store();
         let mut ingest = Self {
-            session,
+            transaction,
             parent: AddressMap::default(),
             parent_prints: None,
             map: AddressMap::default(),
@@ -124,7 +107,7 @@ impl<'a> Ingest<'a> {
         let mut inbox = Inbox { replies, waiting: BTreeMap::new(), next: 0, sent: 0 };
         // Results are taken in address order, so that the same memory always gives the same objects. As many leaves are
         // under way as keep the workers busy; each holds at most 2 MiB of scattered pages.
-        let ahead = self.session.store().threads() * 4;
+        let ahead = self.transaction.store().threads() * 4;
         for (number, runs) in leaves_of(regions) {
             let input = LeafInput {
                 number,
@@ -134,7 +117,7 @@ impl<'a> Ingest<'a> {
             };
             let answer = Answer { sequence: inbox.sent, reply: Some(reply.clone()) };
             let source = source.clone();
-            self.session.submit(move |worker, shared| {
+            self.transaction.submit(move |worker, shared| {
                 let output = scan(worker, shared, source.as_ref(), input)?;
                 answer.send(output);
                 Ok(())
@@ -151,10 +134,13 @@ impl<'a> Ingest<'a> {
     }
 
     fn take(&mut self, output: Option<LeafOutput>, progress: &dyn Progress) -> Result<()> {
-        // A worker failed: its error is in the session.
+        // A worker failed: its error is in the transaction.
         let Some(output) = output else {
-            self.session.check()?;
-            return Err(StoreError::SessionFailed { detail: "a worker gave no answer".into(), hint: None });
+            self.transaction.check()?;
+            return Err(StoreError::TransactionFailed {
+                detail: "a worker gave no answer".into(),
+                hint: None,
+            });
         };
         let counts = output.counts;
         self.stats.present += counts.present;
@@ -167,7 +153,7 @@ impl<'a> Ingest<'a> {
             None => self.parent.leaves.get(&output.number).cloned(),
             Some(ChangedLeaf { pages, scattered, bytes }) => {
                 for (page, bytes) in scattered.iter().zip(bytes.chunks(PAGE)) {
-                    self.scattered.add(self.session, output.number, *page, bytes)?;
+                    self.scattered.add(self.transaction, output.number, *page, bytes)?;
                 }
                 Some(LoadedLeaf { id: None, map: Arc::new(LeafMap::fold(&pages)) })
             }
@@ -179,17 +165,17 @@ impl<'a> Ingest<'a> {
     }
 
     fn finish(mut self) -> Result<(MapRoot, IngestStats)> {
-        self.scattered.close(self.session)?;
+        self.scattered.close(self.transaction)?;
         self.place_scattered();
-        let store = self.session.store();
+        let store = self.transaction.store();
         let rewrites = fragmentation::plan(&self.parent, &self.map);
         self.stats.rewritten =
             fragmentation::read_rewrites(store, &self.map, &rewrites, &mut |leaf, page, bytes| {
-                self.scattered.add(self.session, leaf, page, bytes)
+                self.scattered.add(self.transaction, leaf, page, bytes)
             })?;
-        self.scattered.close(self.session)?;
+        self.scattered.close(self.transaction)?;
         self.place_scattered();
-        let root = self.map.store(self.session)?;
+        let root = self.map.store(self.transaction)?;
         self.prints.save(store, &root.id);
         Ok((root, self.stats))
     }
@@ -217,18 +203,18 @@ struct Scattered {
 }
 
 impl Scattered {
-    fn add(&mut self, session: &WriteSession, leaf: u64, page: u16, bytes: &[u8]) -> Result<()> {
+    fn add(&mut self, transaction: &WriteTransaction, leaf: u64, page: u16, bytes: &[u8]) -> Result<()> {
         self.bytes.extend_from_slice(bytes);
         self.places.push((leaf, page));
-        if self.places.len() == SCATTERED_PAGES { self.close(session) } else { Ok(()) }
+        if self.places.len() == SCATTERED_PAGES { self.close(transaction) } else { Ok(()) }
     }
 
-    fn close(&mut self, session: &WriteSession) -> Result<()> {
+    fn close(&mut self, transaction: &WriteTransaction) -> Result<()> {
         if self.places.is_empty() {
             return Ok(());
         }
         let pages = u16::try_from(self.places.len()).unwrap_or(u16::MAX);
-        let id = session.put(Kind::PAGES, std::mem::take(&mut self.bytes))?;
+        let id = transaction.put(Kind::PAGES, std::mem::take(&mut self.bytes))?;
         let object = PagesRef { id, pages };
         for (page, (leaf, place)) in (0u16..).zip(self.places.drain(..)) {
             self.placed.entry(leaf).or_default().push((place, Page::Stored { object, page }));

@@ -40,15 +40,17 @@ mod fingerprints;
 mod fragmentation;
 mod ingest;
 mod map;
+mod page_cache;
 mod read;
 mod scan;
+mod source;
 mod tree;
 
-pub use ingest::{IngestStats, PageSource, Region};
+pub use ingest::IngestStats;
 pub use map::{Extent, LeafMap, PagesRef, Target};
-pub(crate) use read::PageCache;
+pub(crate) use page_cache::PageCache;
 pub use read::{MemoryReader, PageSink};
-pub(crate) use scan::worker_cache;
+pub use source::{PageSource, Region};
 pub(crate) use tree::references;
 pub use tree::{MapRoot, Node, parse_node};
 

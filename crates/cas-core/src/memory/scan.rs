@@ -4,13 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::fingerprints::{LeafPrints, NOTHING};
-use super::ingest::PageSource;
 use super::map::{LeafMap, Page, PagesRef};
-use super::read::PageCache;
+use super::source::PageSource;
 use super::{DENSE_PAGES, GROUP, GROUP_PAGES, LEAF_GROUPS, LEAF_PAGES, LEAF_SPAN, PAGE};
 use crate::error::{Result, StoreError};
 use crate::id::{Kind, LeafHash};
-use crate::session::{Shared, Worker};
+use crate::transaction::{Shared, Worker};
 
 /// Full groups that make an object.
 const FULL_OBJECT: usize = DENSE_PAGES / GROUP_PAGES;
@@ -280,9 +279,4 @@ pub(super) fn page_of(bytes: &[u8], page: usize) -> &[u8] {
 fn is_zero(page: &[u8]) -> bool {
     let (head, rest) = page.split_at(64);
     head == [0; 64] && rest.chunks(256).all(|block| block.iter().fold(0, |any, byte| any | byte) == 0)
-}
-
-/// The cache of parents' pages that each worker has.
-pub(crate) fn worker_cache() -> PageCache {
-    PageCache::new(16)
 }

@@ -48,9 +48,9 @@ fn a_child_stores_exactly_the_pages_that_changed() {
     for address in changed {
         memory.touch(address, 42);
     }
-    let session = test.store.write(&[]).unwrap();
-    let (child, stats) = session.put_memory(&memory.source(), Some(&parent), &Silent).unwrap();
-    let written = session.commit(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    let (child, stats) = transaction.put_memory(&memory.source(), Some(&parent), &Silent).unwrap();
+    let written = transaction.commit(&[]).unwrap();
     assert_eq!(stats.new, changed.len() as u64);
     assert_eq!(stats.rewritten, 0);
     assert_eq!(written.new_plain - written.new_metadata, changed.len() as u64 * 4096);
@@ -66,10 +66,10 @@ fn the_same_memory_again_writes_nothing() {
         if forget {
             std::fs::remove_dir_all(test.root.join("cache/fingerprints")).unwrap();
         }
-        let session = test.store.write(&[]).unwrap();
-        let (child, stats) = session.put_memory(&memory.source(), Some(&parent), &Silent).unwrap();
+        let transaction = test.store.write(&[]).unwrap();
+        let (child, stats) = transaction.put_memory(&memory.source(), Some(&parent), &Silent).unwrap();
         assert_eq!((child, stats.new), (parent, 0));
-        assert_eq!(session.commit(&[]).unwrap().new_plain, 0);
+        assert_eq!(transaction.commit(&[]).unwrap().new_plain, 0);
     }
 }
 
@@ -106,9 +106,9 @@ fn zero_pages_cost_nothing_but_their_mark() {
     let test = TestStore::plain();
     let mut memory = Memory::default();
     memory.zero(HEAP, 5000);
-    let session = test.store.write(&[]).unwrap();
-    let (root, _) = session.put_memory(&memory.source(), None, &Silent).unwrap();
-    let written = session.commit(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    let (root, _) = transaction.put_memory(&memory.source(), None, &Silent).unwrap();
+    let written = transaction.commit(&[]).unwrap();
     assert_eq!(written.new_plain, written.new_metadata);
     assert!(written.new_plain < 2000, "{written:?}");
     assert_eq!(test.read(&root), memory);
@@ -136,9 +136,9 @@ fn a_long_chain_stays_readable_and_collectable() {
             memory.touch(HEAP + page * 4096, generation);
         }
         changed += 6;
-        let session = test.store.write(&[]).unwrap();
-        let (child, stats) = session.put_memory(&memory.source(), Some(&root), &Silent).unwrap();
-        session.commit(&[]).unwrap();
+        let transaction = test.store.write(&[]).unwrap();
+        let (child, stats) = transaction.put_memory(&memory.source(), Some(&root), &Silent).unwrap();
+        transaction.commit(&[]).unwrap();
         root = child;
         rewritten += stats.rewritten;
         let map = AddressMap::load(&test.store, &root, &mut ReadContext::new().unwrap()).unwrap();
@@ -177,9 +177,9 @@ fn a_damaged_parent_does_not_spoil_the_child() {
     std::fs::write(&data, bytes).unwrap();
     memory.touch(HEAP + 0x3000, 1);
     std::fs::remove_dir_all(test.root.join("cache/fingerprints")).unwrap();
-    let session = test.store.write(&[]).unwrap();
-    let (child, stats) = session.put_memory(&memory.source(), Some(&parent), &Silent).unwrap();
-    session.commit(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    let (child, stats) = transaction.put_memory(&memory.source(), Some(&parent), &Silent).unwrap();
+    transaction.commit(&[]).unwrap();
     assert!(stats.parent_unreadable > 0);
     assert_eq!(test.read(&child), memory);
 }
@@ -196,7 +196,7 @@ fn regions_out_of_order_are_refused() {
         }
     }
     let test = TestStore::plain();
-    let session = test.store.write(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
     let region = |start, len| Region { start, len };
     for regions in [
         vec![region(1, 4096)],
@@ -207,12 +207,12 @@ fn regions_out_of_order_are_refused() {
         vec![region(u64::MAX - 4095, 4096)],
     ] {
         let source: std::sync::Arc<dyn PageSource> = std::sync::Arc::new(Odd(regions));
-        session.put_memory(&source, None, &Silent).unwrap_err();
+        transaction.put_memory(&source, None, &Silent).unwrap_err();
     }
 }
 
 #[test]
-fn a_source_that_fails_fails_the_session_and_leaves_nothing() {
+fn a_source_that_fails_fails_the_transaction_and_leaves_nothing() {
     struct Failing;
     impl PageSource for Failing {
         fn regions(&self) -> Vec<Region> {
@@ -224,10 +224,10 @@ fn a_source_that_fails_fails_the_session_and_leaves_nothing() {
         }
     }
     let test = TestStore::plain();
-    let session = test.store.write(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
     let source: std::sync::Arc<dyn PageSource> = std::sync::Arc::new(Failing);
-    assert!(matches!(session.put_memory(&source, None, &Silent), Err(crate::StoreError::Source { .. })));
-    session.commit(&[]).unwrap_err();
+    assert!(matches!(transaction.put_memory(&source, None, &Silent), Err(crate::StoreError::Source { .. })));
+    transaction.commit(&[]).unwrap_err();
     assert!(test.packs().is_empty());
     assert_eq!(std::fs::read_dir(test.root.join("objects/tmp")).unwrap().count(), 0);
 }

@@ -15,8 +15,8 @@ use crate::error::{Result, StoreError};
 use crate::id::{Kind, ObjectId};
 use crate::memory::map::{LeafMap, Page};
 use crate::memory::{LEAF_SPAN, PAGE};
-use crate::session::WriteSession;
 use crate::store::{ReadContext, Store};
+use crate::transaction::WriteTransaction;
 use crate::varint::{self, Cursor};
 
 const VERSION: u8 = 1;
@@ -160,7 +160,7 @@ impl AddressMap {
     }
 
     /// Puts what is not stored yet and returns the root. Leaves without pages are left out.
-    pub(crate) fn store(&mut self, session: &WriteSession) -> Result<MapRoot> {
+    pub(crate) fn store(&mut self, transaction: &WriteTransaction) -> Result<MapRoot> {
         let mut children: Vec<(u64, ObjectId, u64)> = Vec::with_capacity(self.leaves.len());
         for (number, leaf) in &mut self.leaves {
             let pages = leaf.map.present();
@@ -169,7 +169,7 @@ impl AddressMap {
             }
             let id = match leaf.id {
                 Some(id) => id,
-                None => session.put(Kind::MAP_LEAF, leaf.map.encode())?,
+                None => transaction.put(Kind::MAP_LEAF, leaf.map.encode())?,
             };
             leaf.id = Some(id);
             children.push((*number, id, pages));
@@ -189,7 +189,7 @@ impl AddressMap {
             }
             for (number, node) in parents {
                 let pages = node.children.iter().map(|(_, _, pages)| pages).sum();
-                children.push((number, session.put(Kind::MAP_NODE, node.encode())?, pages));
+                children.push((number, transaction.put(Kind::MAP_NODE, node.encode())?, pages));
             }
         }
         match children[..] {

@@ -1,8 +1,6 @@
 //! Reading objects out of a pack.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::format::{
     ENTRY_LEN, Entry, FooterRecord, HEADER_LEN, PackHeader, TRAILER_LEN, Trailer, parse_footer,
@@ -12,12 +10,12 @@ use crate::codec::{Decoder, MAX_OBJECT};
 use crate::crypto::PackKey;
 use crate::error::{Result, StoreError};
 use crate::id::{ObjectId, PackId};
+use crate::packs::PackBytes;
 
 /// An open pack. Reads by position, so one reader serves many threads.
 #[derive(Debug)]
 pub struct PackReader {
-    path: PathBuf,
-    file: File,
+    bytes: PackBytes,
     header: PackHeader,
 }
 
@@ -31,14 +29,13 @@ pub struct RawObject<'a> {
 }
 
 impl PackReader {
-    /// Opens a pack and checks its header.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(StoreError::io("open", path))?;
+    /// Reads and checks the header of a pack.
+    pub fn new(bytes: PackBytes) -> Result<Self> {
         let mut header = [0; HEADER_LEN];
-        file.read_exact_at(&mut header, 0).map_err(|error| truncated(path, error))?;
-        let header =
-            PackHeader::parse(&header).map_err(|detail| StoreError::damaged("pack", path, detail))?;
-        Ok(Self { path: path.to_path_buf(), file, header })
+        bytes.read_exact(&mut header, 0)?;
+        let header = PackHeader::parse(&header)
+            .map_err(|detail| StoreError::damaged("pack", bytes.place(), detail))?;
+        Ok(Self { bytes, header })
     }
 
     /// Its header.
@@ -46,27 +43,31 @@ impl PackReader {
         &self.header
     }
 
-    /// The file's path, for messages.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where the pack is, for messages.
+    pub fn place(&self) -> &Path {
+        self.bytes.place()
+    }
+
+    /// How long it is.
+    pub fn size(&self) -> Result<u64> {
+        self.bytes.size()
     }
 
     /// Reads trailer and footer, and checks that they belong together and to this file's name.
     pub fn footer(&self, name: &PackId) -> Result<Vec<FooterRecord>> {
-        let damaged = |detail: String| StoreError::damaged("pack", &self.path, detail);
-        let len = self.file.metadata().map_err(StoreError::io("read", &self.path))?.len();
-        let end =
-            len.checked_sub(TRAILER_LEN as u64).ok_or_else(|| damaged("is too short for a pack".into()))?;
+        let damaged = |detail: String| StoreError::damaged("pack", self.place(), detail);
+        let end = self
+            .size()?
+            .checked_sub(TRAILER_LEN as u64)
+            .ok_or_else(|| damaged("is too short for a pack".into()))?;
         let mut trailer = [0; TRAILER_LEN];
-        self.file.read_exact_at(&mut trailer, end).map_err(StoreError::io("read", &self.path))?;
+        self.bytes.read_exact(&mut trailer, end)?;
         let trailer = Trailer::parse(&trailer).map_err(damaged)?;
         if trailer.footer_offset.checked_add(u64::from(trailer.footer_len)) != Some(end) {
             return Err(damaged("has a footer that does not reach its trailer".into()));
         }
         let mut footer = vec![0; trailer.footer_len as usize];
-        self.file
-            .read_exact_at(&mut footer, trailer.footer_offset)
-            .map_err(StoreError::io("read", &self.path))?;
+        self.bytes.read_exact(&mut footer, trailer.footer_offset)?;
         if !trailer.fits(&footer) {
             return Err(damaged("has a footer that does not fit its hash".into()));
         }
@@ -90,7 +91,7 @@ impl PackReader {
         buffer: &'b mut Vec<u8>,
     ) -> Result<RawObject<'b>> {
         let damaged =
-            |detail: String| StoreError::damaged("object", &self.path, format!("{}: {detail}", id.short()));
+            |detail: String| StoreError::damaged("object", self.place(), format!("{}: {detail}", id.short()));
         if stored_len as usize > MAX_OBJECT * 2 {
             return Err(damaged(format!("has an impossible length of {stored_len}")));
         }
@@ -100,7 +101,7 @@ impl PackReader {
             buffer.resize(want, 0);
         }
         let buffer = &mut buffer[..want];
-        self.file.read_exact_at(buffer, offset).map_err(|error| truncated(&self.path, error))?;
+        self.bytes.read_exact(buffer, offset)?;
         let entry = Entry::parse(buffer).map_err(damaged)?;
         if entry.id != *id || entry.stored_len != stored_len {
             return Err(damaged(format!("is object {} here", entry.id.short())));
@@ -140,14 +141,6 @@ impl PackReader {
     }
 
     fn damaged(&self, raw: &RawObject<'_>, detail: String) -> StoreError {
-        StoreError::damaged("object", &self.path, format!("{}: {detail}", raw.entry.id.short()))
-    }
-}
-
-fn truncated(path: &Path, error: std::io::Error) -> StoreError {
-    if error.kind() == std::io::ErrorKind::UnexpectedEof {
-        StoreError::damaged("pack", path, "ends too early")
-    } else {
-        StoreError::io("read", path)(error)
+        StoreError::damaged("object", self.place(), format!("{}: {detail}", raw.entry.id.short()))
     }
 }

@@ -3,12 +3,9 @@
 //! The footer is used where it is whole. Otherwise the file is walked from entry to entry; where the chain is broken,
 //! the next entry magic is looked for. Only objects whose header and stored bytes fit their checksums are reported.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-
 use super::format::{ENTRY_LEN, ENTRY_MAGIC, Entry, FooterRecord, HEADER_LEN, PackHeader, stored_checksum};
-use crate::error::{Result, StoreError};
+use crate::error::Result;
+use crate::packs::PackBytes;
 
 /// How far one search step reads. Larger than an entry header, so that no magic is missed at a seam.
 const WINDOW: usize = 1 << 20;
@@ -24,14 +21,13 @@ pub struct Salvaged {
     pub lost: u64,
 }
 
-/// Walks the pack at `path`.
-pub fn salvage(path: &Path) -> Result<Salvaged> {
-    let file = File::open(path).map_err(StoreError::io("open", path))?;
-    let len = file.metadata().map_err(StoreError::io("read", path))?.len();
+/// Walks a pack. What cannot be read at all is an error: an object is lost only if its bytes were seen and are not its own.
+pub fn salvage(pack: &PackBytes) -> Result<Salvaged> {
+    let len = pack.size()?;
     let read = |at: u64, want: usize| -> Result<Vec<u8>> {
         let left = usize::try_from(len.saturating_sub(at)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; want.min(left)];
-        file.read_exact_at(&mut bytes, at).map_err(StoreError::io("read", path))?;
+        pack.read_exact(&mut bytes, at)?;
         Ok(bytes)
     };
 

@@ -5,7 +5,16 @@ use super::*;
 use crate::codec::Codec;
 use crate::fsio::LocalDisk;
 use crate::id::{IdHasher, Kind, PackId};
+use crate::packs::PackBytes;
 use crate::testing::noise;
+
+fn open(path: &std::path::Path) -> crate::Result<PackReader> {
+    PackReader::new(PackBytes::of_file(path)?)
+}
+
+fn salvage_file(path: &std::path::Path) -> Salvaged {
+    salvage(&PackBytes::of_file(path).unwrap()).unwrap()
+}
 
 fn entry(n: u8, stored: &[u8]) -> Entry {
     Entry {
@@ -32,7 +41,7 @@ fn sample(dir: &std::path::Path) -> (SealedPack, Vec<Vec<u8>>) {
 fn a_sealed_pack_describes_itself() {
     let dir = tempfile::tempdir().unwrap();
     let (sealed, objects) = sample(dir.path());
-    let reader = PackReader::open(&sealed.path).unwrap();
+    let reader = open(&sealed.path).unwrap();
     assert_eq!(reader.footer(&sealed.id).unwrap(), sealed.records);
     assert!(reader.footer(&PackId::from_bytes([1; 32])).is_err(), "another name does not fit");
     assert_eq!(std::fs::metadata(&sealed.path).unwrap().len(), sealed.file_len);
@@ -41,7 +50,7 @@ fn a_sealed_pack_describes_itself() {
         let raw = reader.read(&record.entry.id, record.offset, record.entry.stored_len, &mut buffer).unwrap();
         assert_eq!((raw.entry, raw.stored), (record.entry, &object[..]));
     }
-    let salvaged = salvage(&sealed.path).unwrap();
+    let salvaged = salvage_file(&sealed.path);
     assert_eq!(salvaged.records, sealed.records, "the walk finds what the footer lists");
 }
 
@@ -55,12 +64,12 @@ fn every_flipped_byte_is_noticed_by_whoever_reads_it() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
         std::fs::write(&path, &bytes).unwrap();
-        let salvaged = salvage(&path).unwrap();
+        let salvaged = salvage_file(&path);
         assert!(
             salvaged.records.len() >= 9 || salvaged.header.is_none(),
             "byte {at}: one flip costs one object at most"
         );
-        let Ok(reader) = PackReader::open(&path) else { continue };
+        let Ok(reader) = open(&path) else { continue };
         let footer_is_whole = reader.footer(&sealed.id).is_ok();
         let mut buffer = Vec::new();
         let mut unreadable = 0;
@@ -84,7 +93,7 @@ fn a_truncated_pack_keeps_its_whole_objects() {
     let path = dir.path().join("short");
     for len in (0..whole.len()).step_by(13) {
         std::fs::write(&path, &whole[..len]).unwrap();
-        let salvaged = salvage(&path).unwrap();
+        let salvaged = salvage_file(&path);
         let expected = sealed
             .records
             .iter()
@@ -93,7 +102,7 @@ fn a_truncated_pack_keeps_its_whole_objects() {
             })
             .count();
         assert_eq!(salvaged.records.len(), expected, "cut at {len}");
-        if let Ok(reader) = PackReader::open(&path) {
+        if let Ok(reader) = open(&path) {
             reader.footer(&sealed.id).unwrap_err();
         }
     }

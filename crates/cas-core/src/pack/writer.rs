@@ -9,7 +9,7 @@ use crate::error::{Result, StoreError};
 use crate::fsio::{self, Disk, DiskFile};
 use crate::id::PackId;
 
-/// A pack that is being filled under a temporary name. Dropped unsealed, it leaves the temporary file to its session's
+/// A pack that is being filled under a temporary name. Dropped unsealed, it leaves the temporary file to its transaction's
 /// clean-up.
 pub struct PackWriter {
     path: PathBuf,
@@ -30,7 +30,7 @@ impl std::fmt::Debug for PackWriter {
 pub struct SealedPack {
     /// The name it will have.
     pub id: PackId,
-    /// The name it has.
+    /// The temporary name that it was written under.
     pub path: PathBuf,
     /// Its header.
     pub header: PackHeader,

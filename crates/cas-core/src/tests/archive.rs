@@ -10,20 +10,20 @@ fn export(test: &TestStore, id: &ObjectId, follow: Follow) -> (Vec<u8>, Moved) {
 
 /// Imports and commits under `name`.
 fn import(test: &TestStore, file: &[u8], name: &str) -> Result<Moved> {
-    let session = test.store.write(&[])?;
-    let moved = session.import(Path::new("the.export"), &mut &file[..], &Notes, &Silent)?;
-    session.commit(&[point(name, moved.root)])?;
+    let transaction = test.store.write(&[])?;
+    let moved = transaction.import(Path::new("the.export"), &mut &file[..], &Notes, &Silent)?;
+    transaction.commit(&[point(name, moved.root)])?;
     Ok(moved)
 }
 
 /// A snapshot and its child, which shares most of its memory with it.
 fn family(test: &TestStore) -> (Snapshot, Snapshot) {
     let parent = Snapshot::take(&test.store, 1, "main");
-    let session = test.store.write(&[parent.id]).unwrap();
+    let transaction = test.store.write(&[parent.id]).unwrap();
     let mut memory = parent.memory.clone();
     memory.touch(0x7000_0000_0000, 99);
-    let child = Snapshot::put_content(&session, memory, noise(2, 200_000), Some(&parent)).unwrap();
-    session.commit(&[point("main", child.id)]).unwrap();
+    let child = Snapshot::put_content(&transaction, memory, noise(2, 200_000), Some(&parent)).unwrap();
+    transaction.commit(&[point("main", child.id)]).unwrap();
     (parent, child)
 }
 
@@ -102,18 +102,18 @@ fn a_copy_in_another_store_has_other_ids_and_the_same_content() {
     let (from, to) = (TestStore::plain(), TestStore::encrypted());
     let (parent, child) = family(&from);
     let other = Snapshot::take(&from.store, 7, "other");
-    let session = to.store.write(&[]).unwrap();
+    let transaction = to.store.write(&[]).unwrap();
     let mut named = std::collections::HashMap::new();
     let mut objects = 0;
     from.store
-        .copy_to(&session, &[child.id, other.id, parent.id], &Notes, &Silent, &mut |kind, old, new| {
+        .copy_to(&transaction, &[child.id, other.id, parent.id], &Notes, &Silent, &mut |kind, old, new| {
             objects += 1;
             if kind == NOTE {
                 named.insert(*old, *new);
             }
         })
         .unwrap();
-    session.commit(&[point("main", named[&child.id]), point("other", named[&other.id])]).unwrap();
+    transaction.commit(&[point("main", named[&child.id]), point("other", named[&other.id])]).unwrap();
     assert_eq!(named.len(), 3);
     assert_eq!(objects, to.store.catalogue.totals().unwrap().objects, "none twice");
     for snapshot in [&parent, &child, &other] {
@@ -122,8 +122,8 @@ fn a_copy_in_another_store_has_other_ids_and_the_same_content() {
     }
     assert_clean(&to.store);
     let unknown = ObjectId::from_bytes([9; 32]);
-    let session = to.store.write(&[]).unwrap();
-    let missing = from.store.copy_to(&session, &[unknown], &Notes, &Silent, &mut |_, _, _| ());
+    let transaction = to.store.write(&[]).unwrap();
+    let missing = from.store.copy_to(&transaction, &[unknown], &Notes, &Silent, &mut |_, _, _| ());
     assert!(matches!(missing, Err(StoreError::MissingObject { id }) if id == unknown));
 }
 
@@ -143,14 +143,14 @@ fn there_and_back_again_is_where_it_was() {
 #[test]
 fn an_export_with_any_damage_is_refused_and_leaves_nothing() {
     let from = TestStore::plain();
-    let session = from.store.write(&[]).unwrap();
-    let chunk = session.put(Kind::CHUNK, noise(1, 300)).unwrap();
-    let root = session.put(NOTE, note("small", &[Reference::strong(Kind::CHUNK, chunk)])).unwrap();
-    session.commit(&[point("main", root)]).unwrap();
+    let transaction = from.store.write(&[]).unwrap();
+    let chunk = transaction.put(Kind::CHUNK, noise(1, 300)).unwrap();
+    let root = transaction.put(NOTE, note("small", &[Reference::strong(Kind::CHUNK, chunk)])).unwrap();
+    transaction.commit(&[point("main", root)]).unwrap();
     let (file, _) = export(&from, &root, Follow::All);
     let to = [TestStore::plain(), TestStore::encrypted()];
     let mut tried = 0;
-    // The plain store sees every byte, the other one, whose sessions are dearer, some.
+    // The plain store sees every byte, the other one, whose transactions are dearer, some.
     for (test, step) in to.iter().zip([7, 61]) {
         for at in (0..file.len()).step_by(step) {
             let mut flipped = file.clone();
@@ -164,7 +164,7 @@ fn an_export_with_any_damage_is_refused_and_leaves_nothing() {
         }
         assert!(test.packs().is_empty());
         assert!(test.store.refs().list("").unwrap().is_empty());
-        assert_no_sessions(test);
+        assert_no_transactions(test);
         import(test, &file, "main").unwrap();
     }
     assert!(tried > 150, "{tried}");

@@ -10,12 +10,12 @@ use crate::{OpenOptions, StoreError};
 
 /// Chunks of noise in one pack, of which a note under `name` refers to the first `used`.
 fn some_chunks(test: &TestStore, name: &str, seed: u64, used: usize) -> Vec<ObjectId> {
-    let session = test.store.write(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
     let chunks: Vec<ObjectId> =
-        (0..10).map(|n| session.put(Kind::CHUNK, noise(seed * 100 + n, 20_000)).unwrap()).collect();
+        (0..10).map(|n| transaction.put(Kind::CHUNK, noise(seed * 100 + n, 20_000)).unwrap()).collect();
     let below: Vec<_> = chunks[..used].iter().map(|id| Reference::strong(Kind::CHUNK, *id)).collect();
-    let id = session.put(NOTE, note(name, &below)).unwrap();
-    session.commit(&[point(name, id)]).unwrap();
+    let id = transaction.put(NOTE, note(name, &below)).unwrap();
+    transaction.commit(&[point(name, id)]).unwrap();
     chunks
 }
 
@@ -41,13 +41,13 @@ fn wait_until(mut what: impl FnMut() -> bool) {
 #[test]
 fn what_no_ref_leads_to_goes_and_the_rest_stays_as_it_was() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
-        let session = test.store.write(&[]).unwrap();
-        let parent = Snapshot::put(&session, 1, None).unwrap();
-        session.flush().unwrap();
+        let transaction = test.store.write(&[]).unwrap();
+        let parent = Snapshot::put(&transaction, 1, None).unwrap();
+        transaction.flush().unwrap();
         let mut memory = parent.memory.clone();
         memory.touch(0x7000_0000_0000, 99);
-        let child = Snapshot::put_content(&session, memory, noise(2, 200_000), Some(&parent)).unwrap();
-        session.commit(&[point("kept", child.id)]).unwrap();
+        let child = Snapshot::put_content(&transaction, memory, noise(2, 200_000), Some(&parent)).unwrap();
+        transaction.commit(&[point("kept", child.id)]).unwrap();
         let lonely = Snapshot::take(&test.store, 3, "gone");
         test.store.refs().update(&[remove("gone")]).unwrap();
 
@@ -60,7 +60,7 @@ fn what_no_ref_leads_to_goes_and_the_rest_stays_as_it_was() {
             assert!(matches!(store.get(NOTE, &lonely.id), Err(StoreError::MissingObject { .. })));
         }
         assert_clean(&test.store);
-        assert_no_sessions(&test);
+        assert_no_transactions(&test);
 
         let before = files(&test, "objects");
         let again = collect(&test.store);
@@ -125,41 +125,41 @@ fn sparse_packs_are_repacked_and_dense_ones_kept() {
 fn pins_keep_what_they_name_and_all_it_leads_to() {
     let test = TestStore::plain();
     let (first, second) = (Snapshot::take(&test.store, 1, "a"), Snapshot::take(&test.store, 2, "b"));
-    let session = test.store.write(&[first.id]).unwrap();
-    session.pin(&second.id).unwrap();
+    let transaction = test.store.write(&[first.id]).unwrap();
+    transaction.pin(&second.id).unwrap();
     test.store.refs().update(&[remove("a"), remove("b")]).unwrap();
     let report = collect(&test.store);
     assert_eq!((report.plan.dead_objects, report.packs_removed, report.waiting_for), (0, 0, 0));
     first.check(&test.store);
     second.check(&test.store);
-    drop(session);
+    drop(transaction);
     assert!(collect(&test.store).packs_removed > 0);
     assert!(test.packs().is_empty());
 }
 
 /// The danger that the module documentation of gc speaks of.
 #[test]
-fn an_older_session_may_count_on_what_it_found() {
+fn an_older_transaction_may_count_on_what_it_found() {
     let test = TestStore::plain();
     let content = noise(1, 9000);
     let garbage = test.store.write(&[]).unwrap();
     let id = garbage.put(Kind::CHUNK, content.clone()).unwrap();
     garbage.commit(&[]).unwrap();
 
-    let session = test.store.write(&[]).unwrap();
-    session.put(Kind::CHUNK, content.clone()).unwrap();
-    assert_eq!(session.stats().known_objects, 1, "it relies on the copy that is there");
+    let transaction = test.store.write(&[]).unwrap();
+    transaction.put(Kind::CHUNK, content.clone()).unwrap();
+    assert_eq!(transaction.stats().known_objects, 1, "it relies on the copy that is there");
     let report = collect(&test.store);
     assert_eq!((report.waiting_for, report.packs_removed), (1, 0));
     assert_eq!(condemned(&test.store), 0, "what was postponed is not held against later writers");
 
-    // With patience gc waits for the session, and marks again afterwards.
+    // With patience gc waits for the transaction, and marks again afterwards.
     let store = test.store.clone();
     let patient = GcOptions { patience: Duration::from_secs(20), ..at_once() };
     let gc = std::thread::spawn(move || store.gc(&Notes, &patient, &Silent).unwrap());
     wait_until(|| condemned(&test.store) > 0);
-    let root = session.put(NOTE, note("late", &[Reference::strong(Kind::CHUNK, id)])).unwrap();
-    session.commit(&[point("main", root)]).unwrap();
+    let root = transaction.put(NOTE, note("late", &[Reference::strong(Kind::CHUNK, id)])).unwrap();
+    transaction.commit(&[point("main", root)]).unwrap();
     let report = gc.join().unwrap();
     assert_eq!(report.waiting_for, 0);
     assert_eq!(test.store.get(Kind::CHUNK, &id).unwrap(), content);
@@ -167,7 +167,7 @@ fn an_older_session_may_count_on_what_it_found() {
 }
 
 #[test]
-fn a_session_that_begins_after_the_verdict_writes_its_own_copy() {
+fn a_transaction_that_begins_after_the_verdict_writes_its_own_copy() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
         let content = noise(1, 9000);
         let garbage = test.store.write(&[]).unwrap();
@@ -184,7 +184,7 @@ fn a_session_that_begins_after_the_verdict_writes_its_own_copy() {
         let root = newer.put(NOTE, note("late", &[Reference::strong(Kind::CHUNK, id)])).unwrap();
         assert_eq!(newer.stats().new_objects, 2);
         drop(older);
-        // The newer session still lives: gc does not wait for it.
+        // The newer transaction still lives: gc does not wait for it.
         let report = gc.join().unwrap();
         assert_eq!((report.waiting_for, report.packs_removed), (0, 1));
         newer.commit(&[point("main", root)]).unwrap();
@@ -200,7 +200,7 @@ fn nothing_is_deleted_while_something_reachable_cannot_be_read() {
     let metadata = packs_of(&test, PackClass::Metadata);
     Snapshot::take(&test.store, 2, "gone");
     test.store.refs().update(&[remove("gone")]).unwrap();
-    let first = salvage(&metadata[0]).unwrap().records[0];
+    let first = salvage(&PackBytes::of_file(&metadata[0]).unwrap()).unwrap().records[0];
     flip(&metadata[0], usize::try_from(first.offset).unwrap() + crate::pack::ENTRY_LEN + 3);
     let before = files(&test, "objects");
     let report = collect(&test.store);
@@ -222,10 +222,10 @@ fn a_weak_reference_to_nothing_is_fine_and_a_strong_one_is_not() {
     let missing = test.store.hasher.id(NOTE, b"never stored");
     Snapshot::take(&test.store, 2, "gone");
     test.store.refs().update(&[remove("gone")]).unwrap();
-    let session = test.store.write(&[]).unwrap();
-    let good = session.put(NOTE, note("weak", &[weak(NOTE, missing)])).unwrap();
-    let bad = session.put(NOTE, note("strong", &[Reference::strong(NOTE, missing)])).unwrap();
-    session.commit(&[point("good", good), point("bad", bad)]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    let good = transaction.put(NOTE, note("weak", &[weak(NOTE, missing)])).unwrap();
+    let bad = transaction.put(NOTE, note("strong", &[Reference::strong(NOTE, missing)])).unwrap();
+    transaction.commit(&[point("good", good), point("bad", bad)]).unwrap();
     assert_eq!(collect(&test.store).packs_removed, 0);
     test.store.refs().update(&[remove("bad")]).unwrap();
     let report = collect(&test.store);
@@ -237,10 +237,10 @@ fn a_weak_reference_to_nothing_is_fine_and_a_strong_one_is_not() {
 fn what_was_erased_cannot_be_opened_with_the_keys_that_are_left() {
     let test = TestStore::encrypted();
     // Both in the same packs, so that erasing has to move one of them.
-    let session = test.store.write(&[]).unwrap();
-    let kept = Snapshot::put(&session, 1, None).unwrap();
-    let secret = Snapshot::put(&session, 2, None).unwrap();
-    session.commit(&[point("kept", kept.id), point("secret", secret.id)]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    let kept = Snapshot::put(&transaction, 1, None).unwrap();
+    let secret = Snapshot::put(&transaction, 2, None).unwrap();
+    transaction.commit(&[point("kept", kept.id), point("secret", secret.id)]).unwrap();
     let old: Vec<_> = files(&test, "objects").into_iter().collect();
     assert_eq!(old.len(), 2);
     let other = test.open("correct horse").unwrap();
@@ -257,7 +257,7 @@ fn what_was_erased_cannot_be_opened_with_the_keys_that_are_left() {
     for (path, bytes) in &old {
         assert!(!path.exists());
         std::fs::write(path, bytes).unwrap();
-        let reader = PackReader::open(path).unwrap();
+        let reader = open_pack(path);
         let epoch = reader.header().epoch.unwrap();
         for store in [&test.store, &reopened] {
             assert!(store.keys.as_ref().unwrap().pack_key(reader.header()).unwrap().is_none());
@@ -281,11 +281,11 @@ fn keys_that_seal_nothing_are_forgotten_and_those_in_use_are_not() {
     let kept = Snapshot::take(&test.store, 1, "main");
     drop(test.store.write(&[]).unwrap());
     assert_eq!(epochs(), [1, 2]);
-    // A living session's key has sealed nothing yet.
-    let session = test.store.write(&[]).unwrap();
+    // A living transaction's key has sealed nothing yet.
+    let transaction = test.store.write(&[]).unwrap();
     assert_eq!(collect(&test.store).epochs_forgotten, 0);
-    let late = Snapshot::put(&session, 2, None).unwrap();
-    session.commit(&[point("late", late.id)]).unwrap();
+    let late = Snapshot::put(&transaction, 2, None).unwrap();
+    transaction.commit(&[point("late", late.id)]).unwrap();
     // Neither is the key of a pack forgotten that only a rebuild would find.
     let stray = Snapshot::take(&test.store, 3, "stray");
     let before = files(&test, "objects");
@@ -349,9 +349,9 @@ fn the_marks_of_a_gc_that_died_are_taken_off() {
     assert_eq!(collect(&test.store).packs_removed, 0);
     assert_eq!(condemned(&test.store), 0);
     kept.check(&test.store);
-    let session = test.store.write(&[]).unwrap();
-    Snapshot::put(&session, 1, None).unwrap();
-    assert_eq!(session.commit(&[]).unwrap().new_objects, 0, "its packs are counted on again");
+    let transaction = test.store.write(&[]).unwrap();
+    Snapshot::put(&transaction, 1, None).unwrap();
+    assert_eq!(transaction.commit(&[]).unwrap().new_objects, 0, "its packs are counted on again");
 }
 
 #[test]
@@ -413,11 +413,11 @@ fn a_place_that_is_out_of_date_is_looked_up_again() {
 #[test]
 fn reading_goes_on_while_gc_moves_things() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
-        let session = test.store.write(&[]).unwrap();
+        let transaction = test.store.write(&[]).unwrap();
         let mut memory = Memory::default();
         memory.fill(0x7000_0000_0000, 2, 0);
-        let kept = Snapshot::put_content(&session, memory.clone(), noise(0, 500), None).unwrap();
-        session.commit(&[point("kept", kept.id)]).unwrap();
+        let kept = Snapshot::put_content(&transaction, memory.clone(), noise(0, 500), None).unwrap();
+        transaction.commit(&[point("kept", kept.id)]).unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -434,10 +434,10 @@ fn reading_goes_on_while_gc_moves_things() {
                 }
             });
             for seed in 1..6 {
-                let session = test.store.write(&[]).unwrap();
+                let transaction = test.store.write(&[]).unwrap();
                 let garbage =
-                    Snapshot::put_content(&session, memory.clone(), noise(seed, 500), None).unwrap();
-                session.commit(&[point("garbage", garbage.id)]).unwrap();
+                    Snapshot::put_content(&transaction, memory.clone(), noise(seed, 500), None).unwrap();
+                transaction.commit(&[point("garbage", garbage.id)]).unwrap();
                 test.store.refs().update(&[remove("garbage")]).unwrap();
                 let packs: Vec<PackNo> =
                     test.store.catalogue.packs().unwrap().iter().map(|pack| pack.no).collect();
@@ -455,7 +455,7 @@ fn reading_goes_on_while_gc_moves_things() {
 /// Moves everything into new packs, as gc does with a pack that is sparse.
 fn move_all(test: &TestStore, packs: &[PackNo]) {
     test.store.catalogue.condemn(packs).unwrap();
-    let session = test.store.write(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
     let mut buffer = Vec::new();
     let mut opened = Vec::new();
     for pack in packs {
@@ -463,10 +463,10 @@ fn move_all(test: &TestStore, packs: &[PackNo]) {
         for (id, at) in test.store.catalogue.objects_of(*pack).unwrap() {
             let raw = open.reader.read(&id, at.offset, at.stored_len, &mut buffer).unwrap();
             let encoded = open.reader.unseal(&raw, open.key.as_ref(), &mut opened).unwrap();
-            session.put_encoded(raw.entry, encoded).unwrap();
+            transaction.put_encoded(raw.entry, encoded).unwrap();
         }
     }
-    session.commit(&[]).unwrap();
+    transaction.commit(&[]).unwrap();
     test.store.catalogue.drop_packs(packs).unwrap();
     test.store.recover().unwrap();
 }

@@ -24,12 +24,12 @@ fn a_handle_from_before_a_rotation_reads_and_does_not_write() {
     let test = TestStore::encrypted();
     let kept = Snapshot::take(&test.store, 1, "main");
     let old = test.open("correct horse").unwrap();
-    let session = old.write(&[]).unwrap();
+    let transaction = old.write(&[]).unwrap();
     test.store.rotate_keys(&encryption("battery staple")).unwrap();
     kept.check(&old);
     // What began before the rotation is finished: its key was on disk, and was carried over.
-    let running = Snapshot::put(&session, 2, None).unwrap();
-    session.commit(&[point("running", running.id)]).unwrap();
+    let running = Snapshot::put(&transaction, 2, None).unwrap();
+    transaction.commit(&[point("running", running.id)]).unwrap();
     running.check(&test.open("battery staple").unwrap());
 
     let newer = Snapshot::take(&test.store, 3, "newer");
@@ -46,7 +46,7 @@ fn a_handle_from_before_a_rotation_reads_and_does_not_write() {
         assert!(refused.hint().unwrap().contains("open it again"));
     }
     assert_eq!(test.store.layout.keyrings().map(|path| std::fs::read(path).unwrap()), keyrings);
-    assert_no_sessions(&test);
+    assert_no_transactions(&test);
     running.check(&test.open("battery staple").unwrap());
 }
 

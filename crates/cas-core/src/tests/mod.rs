@@ -13,18 +13,22 @@ use crate::catalogue::PackClass;
 use crate::gc::{GcOptions, GcReport};
 use crate::memory::MapRoot;
 use crate::pack::PackReader;
+use crate::packs::PackBytes;
 use crate::progress::Silent;
 use crate::reach::{Reference, References};
 use crate::testing::{Memory, TestStore, noise, point, read_memory};
 use crate::verify::{Depth, VerifyReport};
-use crate::{Kind, ObjectId, Result, Store, WriteSession};
+use crate::{Kind, ObjectId, Result, Store, WriteTransaction};
 
 mod archive;
 mod faults;
+mod faulty_disk;
 mod gc;
 mod keys;
+mod other_packs;
+mod read_faults;
 mod rebuild;
-mod session;
+mod transaction;
 mod verify;
 
 /// A kind of the layers above. Its content is a line of text, then a line `kind id strong|weak` for each reference.
@@ -74,28 +78,28 @@ struct Snapshot {
 
 impl Snapshot {
     /// Puts a snapshot whose content depends on `seed`.
-    fn put(session: &WriteSession, seed: u64, parent: Option<&Self>) -> Result<Self> {
+    fn put(transaction: &WriteTransaction, seed: u64, parent: Option<&Self>) -> Result<Self> {
         let mut memory = Memory::default();
         memory.fill(0x7000_0000_0000, 24, seed);
         memory.zero(0x7000_0010_0000, 3);
-        let snapshot = Self::put_content(session, memory, noise(seed, 300_000), parent)?;
+        let snapshot = Self::put_content(transaction, memory, noise(seed, 300_000), parent)?;
         assert_eq!(snapshot.blob.kind, Kind::CHUNK_LIST, "a file of one chunk would leave lists untested");
         Ok(snapshot)
     }
 
     fn put_content(
-        session: &WriteSession,
+        transaction: &WriteTransaction,
         memory: Memory,
         file: Vec<u8>,
         parent: Option<&Self>,
     ) -> Result<Self> {
-        let (map, _) = session.put_memory(&memory.source(), parent.map(|parent| &parent.map), &Silent)?;
-        let blob = session.put_blob(&mut &file[..], &Silent)?;
+        let (map, _) = transaction.put_memory(&memory.source(), parent.map(|parent| &parent.map), &Silent)?;
+        let blob = transaction.put_blob(&mut &file[..], &Silent)?;
         let mut below =
             vec![Reference::strong(Kind::MAP_NODE, map.id), Reference::strong(blob.kind, blob.id)];
         below.extend(parent.map(|parent| weak(NOTE, parent.id)));
         let text = note("a snapshot", &below);
-        let id = session.put(NOTE, text.clone())?;
+        let id = transaction.put(NOTE, text.clone())?;
         Ok(Self { id, text, map, memory, blob, file })
     }
 
@@ -105,9 +109,9 @@ impl Snapshot {
     }
 
     fn try_take(store: &Arc<Store>, seed: u64, name: &str) -> Result<Self> {
-        let session = store.write(&[])?;
-        let snapshot = Self::put(&session, seed, None)?;
-        session.commit(&[point(name, snapshot.id)])?;
+        let transaction = store.write(&[])?;
+        let snapshot = Self::put(&transaction, seed, None)?;
+        transaction.commit(&[point(name, snapshot.id)])?;
         Ok(snapshot)
     }
 
@@ -168,26 +172,30 @@ fn files(test: &TestStore, directory: &str) -> BTreeMap<PathBuf, Vec<u8>> {
     out
 }
 
-/// Names of session locks that are there.
-fn session_locks(test: &TestStore) -> Vec<String> {
+/// Names of transaction locks that are there.
+fn transaction_locks(test: &TestStore) -> Vec<String> {
     let names = std::fs::read_dir(test.root.join("locks")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("session-")).collect()
 }
 
-/// Nothing of any session is left but its packs.
+/// Nothing of any transaction is left but its packs.
 #[track_caller]
-fn assert_no_sessions(test: &TestStore) {
+fn assert_no_transactions(test: &TestStore) {
     assert!(files(test, "objects/tmp").is_empty());
-    assert!(session_locks(test).is_empty());
-    assert!(test.store.catalogue.sessions().unwrap().is_empty());
+    assert!(transaction_locks(test).is_empty());
+    assert!(test.store.catalogue.open_writes().unwrap().is_empty());
     assert!(test.store.catalogue.announced().unwrap().is_empty());
 }
 
 /// The packs of one class.
 fn packs_of(test: &TestStore, class: PackClass) -> Vec<PathBuf> {
-    let is = |path: &PathBuf| PackReader::open(path).unwrap().header().class == class;
+    let is = |path: &PathBuf| open_pack(path).header().class == class;
     test.packs().into_iter().filter(is).collect()
+}
+
+fn open_pack(path: &Path) -> PackReader {
+    PackReader::new(PackBytes::of_file(path).unwrap()).unwrap()
 }
 
 /// Changes one bit.

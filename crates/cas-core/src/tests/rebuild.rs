@@ -67,10 +67,10 @@ fn a_lost_or_spoiled_catalogue_is_made_anew() {
 #[test]
 fn what_is_whole_in_a_pack_that_was_cut_off_is_saved() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
-        let session = test.store.write(&[]).unwrap();
+        let transaction = test.store.write(&[]).unwrap();
         let chunks: Vec<ObjectId> =
-            (0..10).map(|n| session.put(Kind::CHUNK, noise(n, 20_000)).unwrap()).collect();
-        session.commit(&[]).unwrap();
+            (0..10).map(|n| transaction.put(Kind::CHUNK, noise(n, 20_000)).unwrap()).collect();
+        transaction.commit(&[]).unwrap();
         let path = test.packs().remove(0);
         let closed = close(test);
         let bytes = std::fs::read(&path).unwrap();
@@ -111,12 +111,12 @@ fn a_pack_that_is_no_pack_is_named_and_left_alone() {
 fn nobody_writes_during_a_rebuild() {
     let test = TestStore::plain();
     let kept = Snapshot::take(&test.store, 1, "main");
-    let session = test.store.write(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
     let before = catalogues(&test.root);
     let refused = rebuild(&test.root, &Silent);
-    assert!(matches!(&refused, Err(StoreError::Locked { holder, .. }) if holder == "a write session"));
+    assert!(matches!(&refused, Err(StoreError::Locked { holder, .. }) if holder == "a write transaction"));
     assert_eq!(catalogues(&test.root), before);
-    drop(session);
+    drop(transaction);
     // And the other way round.
     let gate = crate::lock::try_exclusive(&test.store.layout.lock("writers")).unwrap().unwrap();
     let refused = test.store.write(&[]);
@@ -173,7 +173,7 @@ fn catalogues(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_dead_sessions_left_goes_with_the_old_catalogue() {
+fn what_dead_transactions_left_goes_with_the_old_catalogue() {
     let test = TestStore::plain();
     let kept = Snapshot::take(&test.store, 1, "main");
     Snapshot::take(&test.store, 2, "gone");
@@ -181,7 +181,7 @@ fn what_dead_sessions_left_goes_with_the_old_catalogue() {
     std::fs::write(test.root.join("objects/tmp/0123-0.pack"), "half a pack").unwrap();
     std::fs::write(test.root.join("locks/session-0123"), "").unwrap();
     again(&test);
-    assert!(files(&test, "objects/tmp").is_empty() && session_locks(&test).is_empty());
+    assert!(files(&test, "objects/tmp").is_empty() && transaction_locks(&test).is_empty());
     let store = test.open("").unwrap();
     assert!(collect(&store).packs_removed > 0);
     kept.check(&store);

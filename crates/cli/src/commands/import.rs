@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{ObjectId, Store, StoreError, WriteSession};
+use cas_core::{ObjectId, Store, StoreError, WriteTransaction};
 use manifest::history::{self, Grafts};
 use manifest::{COMMIT, Commit, ManifestObject, Thread};
 use serde::Serialize;
@@ -39,19 +39,19 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
         let file = File::open(&args.file).map_err(StoreError::io("open", &args.file))?;
         (&args.file, Box::new(file))
     };
-    let session = store.write(&[])?;
+    let transaction = store.write(&[])?;
     let mut input = BufReader::with_capacity(1 << 20, input);
     let references = ManifestReferences::default();
-    let moved = session.import(path, &mut input, &references, &context.meter)?;
+    let moved = transaction.import(path, &mut input, &references, &context.meter)?;
     if moved.kind != COMMIT {
         return Err(StoreError::damaged("export file", path, "is not about a commit").into());
     }
-    session.flush()?;
-    let mut changes: Vec<RefChange> = recall(&store, &session, &references)?.into_iter().collect();
+    transaction.flush()?;
+    let mut changes: Vec<RefChange> = recall(&store, &transaction, &references)?.into_iter().collect();
     if let Some(name) = &name {
         changes.extend(change(&store, name, moved.root)?);
     }
-    let stats = session.commit(&changes)?;
+    let stats = transaction.commit(&changes)?;
     let done = Imported {
         message_type: "imported",
         commit: moved.root.to_string(),
@@ -82,7 +82,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
 /// What was forgotten and has come back is not forgotten any more.
 fn recall(
     store: &Store,
-    session: &WriteSession,
+    transaction: &WriteTransaction,
     references: &ManifestReferences,
 ) -> Result<Option<RefChange>> {
     let (mut grafts, before) = Grafts::load_from(store)?;
@@ -97,7 +97,7 @@ fn recall(
     }
     // That it cannot be told whether a commit is there is as bad as its absence: the gap is bridged.
     grafts.recall(&back, |parent| store.contains(parent).unwrap_or(false));
-    Ok(Some(grafts.change(session, before)?))
+    Ok(Some(grafts.change(transaction, before)?))
 }
 
 /// A new name must be free. A thread may also move forward. What is as wanted already needs no change.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cas_core::crypto;
-use cas_core::fsio;
+use cas_core::fsio::{self, LocalDisk};
 use cas_core::layout::Layout;
 use manifest::{ByteText, Tag, Thread};
 use serde::Serialize;
@@ -57,7 +57,7 @@ pub(crate) fn run(context: &Context) -> Result<()> {
         objects: totals.objects,
         stored_bytes: totals.stored,
         content_bytes: totals.plain,
-        write_sessions: store.catalogue().sessions()?.len() as u64,
+        write_sessions: store.catalogue().open_writes()?.len() as u64,
     };
     context.printer.data(&stat, &lines(&stat))?;
     Ok(())
@@ -100,7 +100,7 @@ fn lines(stat: &Stat<'_>) -> Vec<String> {
 /// What the first copy of the keyring that can be read says about itself.
 fn encryption(root: &Path) -> Result<Option<EncryptionStat>> {
     for path in Layout::new(root).keyrings() {
-        let Some(bytes) = fsio::read_small(&path, KEYRING_LIMIT)? else { continue };
+        let Some(bytes) = fsio::read_small(&LocalDisk, &path, KEYRING_LIMIT)? else { continue };
         if let Ok(info) = crypto::inspect(&path, &bytes) {
             let keys = info.slots.iter().map(secret::sort_of_slot).collect();
             return Ok(Some(EncryptionStat { keys, key_generation: info.generation }));

@@ -1,5 +1,6 @@
 //! A store that becomes an encrypted one keeps everything, whenever it is interrupted, and leaves nothing plain behind.
 
+use cas_core::packs::{LocalPacks, Packs};
 use cas_core::progress::Silent;
 
 use super::*;
@@ -201,7 +202,7 @@ fn whoever_is_interrupted_before_anything_was_decided_has_done_nothing() {
 #[test]
 fn a_damaged_store_is_not_exchanged() {
     let world = World::new();
-    let packs = Layout::new(&world.state().join("store")).list_packs().unwrap();
+    let packs = LocalPacks::below(&world.state().join("store")).list().unwrap();
     for pack in &packs {
         let path = Layout::new(&world.state().join("store")).pack(pack);
         let mut bytes = fs::read(&path).unwrap();

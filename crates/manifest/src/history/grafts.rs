@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{Kind, ObjectId, Store, StoreError, WriteSession};
+use cas_core::{Kind, ObjectId, Store, StoreError, WriteTransaction};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::ReadError;
@@ -86,10 +86,10 @@ impl Grafts {
     /// [`Grafts::load_from`] said: somebody else's change in between makes the commit fail, and nothing is lost.
     pub fn change(
         &self,
-        session: &WriteSession,
+        transaction: &WriteTransaction,
         before: Option<ObjectId>,
     ) -> Result<RefChange, SaveError<StoreError>> {
-        let id = stored::save(self, session)?;
+        let id = stored::save(self, transaction)?;
         let expected = before.map_or(Expected::Absent, Expected::At);
         Ok(RefChange { name: Self::REF.to_owned(), expected, new: Some(id) })
     }

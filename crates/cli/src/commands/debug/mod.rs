@@ -13,7 +13,7 @@ use anyhow::Result;
 use cas_core::memory::MapRoot;
 use cas_core::progress::{Progress, Task};
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{ObjectId, Store, StoreError, WriteSession};
+use cas_core::{ObjectId, Store, StoreError, WriteTransaction};
 use jiff::Timestamp;
 use manifest::host::{HostFingerprint, probe};
 use manifest::snapshot::{
@@ -59,15 +59,16 @@ pub(crate) fn run(context: &Context, args: &CommitArgs) -> Result<()> {
         (Some(from), None) => Some(revision::resolve(&store, Some(from))?),
         (None, current) => current,
     };
-    let session = store.write(parent.as_slice())?;
+    let transaction = store.write(parent.as_slice())?;
     let before = match &parent {
         Some(id) => Some(Commit::load(&FromStore(&store), id)?),
         None => None,
     };
     let host = probe::probe(probe::Given::default())?;
-    let sections = Sections { context, args, session: &session, store: &store, before: before.as_ref() };
+    let sections =
+        Sections { context, args, transaction: &transaction, store: &store, before: before.as_ref() };
     let snapshot = Snapshot::new(sections.all(&host)?)?;
-    let snapshot = objects::save(&snapshot, &session)?;
+    let snapshot = objects::save(&snapshot, &transaction)?;
     let mut commit = Commit {
         snapshot,
         parents: parent.into_iter().collect(),
@@ -88,9 +89,9 @@ pub(crate) fn run(context: &Context, args: &CommitArgs) -> Result<()> {
         extra: Extra::default(),
     };
     commit.order_after(before.as_ref());
-    let id = objects::save(&commit, &session)?;
+    let id = objects::save(&commit, &transaction)?;
     let expected = current.map_or(Expected::Absent, Expected::At);
-    let stats = session.commit(&[RefChange { name: thread.ref_path(), expected, new: Some(id) }])?;
+    let stats = transaction.commit(&[RefChange { name: thread.ref_path(), expected, new: Some(id) }])?;
     let done = Committed {
         message_type: "committed",
         commit: id.to_string(),
@@ -113,7 +114,7 @@ pub(crate) fn run(context: &Context, args: &CommitArgs) -> Result<()> {
 struct Sections<'a> {
     context: &'a Context,
     args: &'a CommitArgs,
-    session: &'a WriteSession,
+    transaction: &'a WriteTransaction,
     store: &'a Store,
     before: Option<&'a Commit>,
 }
@@ -138,7 +139,7 @@ impl Sections<'_> {
     fn memory(&self) -> Result<Section> {
         let source = memory::open(&self.args.memory)?;
         let parent = self.parent_memory()?;
-        let (map, _) = self.session.put_memory(&source, parent.as_ref(), &self.context.meter)?;
+        let (map, _) = self.transaction.put_memory(&source, parent.as_ref(), &self.context.meter)?;
         let map = MapRef { id: map.id, pages: map.pages };
         let bytes = source.regions().iter().map(|region| region.len).sum();
         let space = AddressSpace { name: SPACE.to_owned(), map, bytes };
@@ -181,7 +182,7 @@ impl Sections<'_> {
 
     fn workspace(&self, directory: &Path) -> Result<Section> {
         let directory = directory.canonicalize().map_err(StoreError::io("open", directory))?;
-        let found = tree::store(self.session, &directory, &self.context.meter)?;
+        let found = tree::store(self.transaction, &directory, &self.context.meter)?;
         let view = WorkspaceSection {
             policy: WorkspacePolicy::Tree,
             root: ByteText::new(directory.as_os_str().as_bytes()),
@@ -192,13 +193,13 @@ impl Sections<'_> {
     }
 
     fn blob(&self, path: &Path) -> Result<BlobRef> {
-        put_file(self.session, path, &self.context.meter)
+        put_file(self.transaction, path, &self.context.meter)
     }
 }
 
-fn put_file(session: &WriteSession, path: &Path, progress: &dyn Progress) -> Result<BlobRef> {
+fn put_file(transaction: &WriteTransaction, path: &Path, progress: &dyn Progress) -> Result<BlobRef> {
     let mut file = File::open(path).map_err(StoreError::io("open", path))?;
-    let blob = session.put_blob(&mut file, progress)?;
+    let blob = transaction.put_blob(&mut file, progress)?;
     Ok(BlobRef { id: blob.id, kind: blob.kind, len: blob.len })
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use cas_core::progress::Progress;
-use cas_core::{ObjectId, StoreError, WriteSession};
+use cas_core::{ObjectId, StoreError, WriteTransaction};
 use manifest::snapshot::NotCaptured;
 use manifest::tree::Time;
 use manifest::{ByteText, Entry, FileName, Node, Tree};
@@ -16,16 +16,20 @@ use super::{Stored, put_file};
 use crate::objects;
 
 /// Stores everything below `directory`, except for the store itself.
-pub(super) fn store(session: &WriteSession, directory: &Path, progress: &dyn Progress) -> Result<Stored> {
-    let own = session.store().root();
+pub(super) fn store(
+    transaction: &WriteTransaction,
+    directory: &Path,
+    progress: &dyn Progress,
+) -> Result<Stored> {
+    let own = transaction.store().root();
     let own = own.canonicalize().map_err(StoreError::io("open", own))?;
-    let mut job = Job { session, progress, own, top: directory, bytes: 0, not_captured: Vec::new() };
+    let mut job = Job { transaction, progress, own, top: directory, bytes: 0, not_captured: Vec::new() };
     let tree = job.directory(directory)?;
     Ok(Stored { tree, bytes: job.bytes, not_captured: job.not_captured })
 }
 
 struct Job<'a> {
-    session: &'a WriteSession,
+    transaction: &'a WriteTransaction,
     progress: &'a dyn Progress,
     own: PathBuf,
     top: &'a Path,
@@ -55,7 +59,7 @@ impl Job<'_> {
             entry.mtime = Time { seconds: metadata.mtime(), nanoseconds };
             entries.push(entry);
         }
-        objects::save(&Tree::new(entries)?, self.session)
+        objects::save(&Tree::new(entries)?, self.transaction)
     }
 
     fn node(&mut self, path: &Path, metadata: &Metadata) -> Result<Node> {
@@ -77,7 +81,7 @@ impl Job<'_> {
             let (major, minor) = device();
             Node::Block { major, minor }
         } else {
-            let content = put_file(self.session, path, self.progress)?;
+            let content = put_file(self.transaction, path, self.progress)?;
             self.bytes += content.len;
             Node::File { size: content.len, content: Some(content) }
         })

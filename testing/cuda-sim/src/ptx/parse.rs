@@ -1,4 +1,4 @@
-//! The grammar of a module: variables, functions, and the statements in them.
+//! The grammar of a module: functions, and the statements in them. Variables are in `variables.rs`.
 //!
 //! One pass. Registers, labels and parameters are resolved as the text goes by; calls and branches forward are filled in at the
 //! end. Sections of debugging information are skipped.
@@ -7,13 +7,8 @@ use std::collections::HashMap;
 
 use super::build::{Builder, Home};
 use super::lex::{Literal, Spot, Token, lex};
-use super::op::{Const, Function, Global, Ty, Var};
-use super::operand::bits;
+use super::op::{Const, Function, Global, Var};
 use super::{Module, PtxError};
-
-/// Bounds that keep hostile text from taking the machine.
-const MOST_BYTES: u64 = 1 << 30;
-const MOST_DEPTH: u32 = 16;
 
 pub(super) struct Parser<'a> {
     spots: Vec<Spot<'a>>,
@@ -25,8 +20,9 @@ pub(super) struct Parser<'a> {
     known: HashMap<String, u32>,
     defined: Vec<bool>,
     /// Static shared bytes that belong to no entry.
-    shared: u32,
-    bytes: u64,
+    pub(super) shared: u32,
+    /// What all variables take together.
+    pub(super) bytes: u64,
 }
 
 pub(super) fn parse(text: &str) -> Result<Module, PtxError> {
@@ -99,7 +95,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn int(&mut self) -> Result<u64, PtxError> {
+    pub(super) fn int(&mut self) -> Result<u64, PtxError> {
         match self.next()? {
             Token::Number(Literal::Int(value)) => Ok(value),
             other => Err(self.error(format!("{other:?} where a number should be"))),
@@ -114,7 +110,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn skip_to(&mut self, mark: char) -> Result<(), PtxError> {
+    pub(super) fn skip_to(&mut self, mark: char) -> Result<(), PtxError> {
         while self.next()? != Token::Mark(mark) {}
         Ok(())
     }
@@ -150,154 +146,6 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-    }
-
-    /// `.align N`, `.ptr …`, `.attribute(…)` and the type, in front of a variable's name.
-    fn variable_type(&mut self) -> Result<(Ty, u64, u64), PtxError> {
-        let mut align = 1;
-        let mut lanes = 1;
-        loop {
-            let word = self.word()?;
-            match word {
-                ".align" => align = self.int()?.max(1),
-                ".attribute" => self.skip_to(')')?,
-                ".v2" => lanes = 2,
-                ".v4" => lanes = 4,
-                _ => {
-                    let ty = word.strip_prefix('.').and_then(Ty::parse);
-                    let ty = ty.ok_or_else(|| self.error(format!("{word} is not a type")))?;
-                    let size = u64::from(ty.size());
-                    if !align.is_power_of_two() || align > 4096 {
-                        return Err(self.error("this alignment cannot be had"));
-                    }
-                    return Ok((ty, lanes, align.max(size * lanes)));
-                }
-            }
-        }
-    }
-
-    /// `[2][3]` behind a name: the number of elements, and whether the first bound is open.
-    fn bounds(&mut self) -> Result<(u64, bool), PtxError> {
-        let mut count = 1_u64;
-        let mut open = false;
-        while self.eat('[') {
-            if self.eat(']') {
-                open = true;
-                continue;
-            }
-            count = count
-                .checked_mul(self.int()?)
-                .filter(|count| *count <= MOST_BYTES)
-                .ok_or_else(|| self.error("an array is too large"))?;
-            self.expect(']')?;
-        }
-        Ok((count, open))
-    }
-
-    /// Name, type and place of a variable: (name, size, alignment, element, open bound).
-    fn variable(&mut self) -> Result<(&'a str, u64, u64, Ty, bool), PtxError> {
-        let (ty, lanes, align) = self.variable_type()?;
-        // `.ptr .global .align 4` stands between type and name of an entry's parameter
-        while let Some(Token::Word(".ptr" | ".global" | ".const" | ".shared" | ".local" | ".align")) =
-            self.peek()
-        {
-            if self.word()? == ".align" {
-                self.int()?;
-            }
-        }
-        let name = self.word()?;
-        let (count, open) = self.bounds()?;
-        let size = count * u64::from(ty.size()) * lanes;
-        self.bytes = self.bytes.saturating_add(size);
-        if size > MOST_BYTES || self.bytes > MOST_BYTES {
-            return Err(self.error("variables are too large"));
-        }
-        Ok((name, size, align, ty, open))
-    }
-
-    fn global(&mut self, external: bool) -> Result<(), PtxError> {
-        let (name, mut size, align, ty, open) = self.variable()?;
-        let mut init = Vec::new();
-        let mut addresses = Vec::new();
-        if self.eat('=') {
-            self.initialiser(ty, &mut init, &mut addresses, 0)?;
-            if open {
-                size = init.len() as u64;
-            }
-        }
-        self.expect(';')?;
-        if external {
-            return Err(self.error(format!("{name} is defined in another module")));
-        }
-        if init.len() as u64 > size {
-            return Err(self.error(format!("{name} has more values than room")));
-        }
-        let index = u32::try_from(self.globals.len()).map_err(|_| self.error("too many variables"))?;
-        self.globals.push(Global { name: name.into(), size, align, init, addresses });
-        self.names.insert(name.into(), Home::Constant(Const::Global(index, 0)));
-        Ok(())
-    }
-
-    fn initialiser(
-        &mut self,
-        ty: Ty,
-        init: &mut Vec<u8>,
-        addresses: &mut Vec<(u64, u32, i64)>,
-        depth: u32,
-    ) -> Result<(), PtxError> {
-        if depth > MOST_DEPTH {
-            return Err(self.error("an initialiser is nested too deeply"));
-        }
-        if self.eat('{') {
-            while !self.eat('}') {
-                self.initialiser(ty, init, addresses, depth + 1)?;
-                if !self.eat(',') {
-                    self.expect('}')?;
-                    break;
-                }
-            }
-            return Ok(());
-        }
-        let size = usize::from(ty.size());
-        if let Some(Token::Word(_)) = self.peek() {
-            let mut word = self.word()?;
-            if word == "generic" {
-                self.expect('(')?;
-                word = self.word()?;
-                self.expect(')')?;
-            }
-            let offset = if self.eat('+') { i64::try_from(self.int()?).unwrap_or(0) } else { 0 };
-            let Some(Home::Constant(Const::Global(index, _))) = self.names.get(word).copied() else {
-                return Err(self.error(format!("{word} is no variable whose address is known")));
-            };
-            if size != 8 {
-                return Err(self.error("an address needs 8 bytes"));
-            }
-            addresses.push((init.len() as u64, index, offset));
-            init.extend([0; 8]);
-            return Ok(());
-        }
-        let value = self.literal()?;
-        init.extend(&bits(value, ty).to_le_bytes()[..size]);
-        Ok(())
-    }
-
-    fn module_shared(&mut self, external: bool) -> Result<(), PtxError> {
-        let (name, size, align, _, open) = self.variable()?;
-        self.expect(';')?;
-        let home = if external || open {
-            Home::Constant(Const::Dynamic(0))
-        } else {
-            Home::Constant(Const::Value(u64::from(self.place_shared(size, align)?)))
-        };
-        self.names.insert(name.into(), home);
-        Ok(())
-    }
-
-    fn place_shared(&mut self, size: u64, align: u64) -> Result<u32, PtxError> {
-        let place =
-            place(&mut self.shared, size, align).ok_or_else(|| self.error("too much shared memory"))?;
-        Ok(place)
     }
 
     fn parameters(&mut self, builder: &mut Builder) -> Result<Vec<Var>, PtxError> {
@@ -521,12 +369,4 @@ impl<'a> Parser<'a> {
             .collect();
         Ok(Module { functions, globals: self.globals, entries, dynamic })
     }
-}
-
-/// Takes `size` bytes at the next multiple of `align`; nothing beyond 16 MiB.
-pub(super) fn place(end: &mut u32, size: u64, align: u64) -> Option<u32> {
-    let start = u64::from(*end).checked_next_multiple_of(align)?;
-    let stop = start.checked_add(size).filter(|stop| *stop <= 1 << 24)?;
-    *end = u32::try_from(stop).ok()?;
-    u32::try_from(start).ok()
 }

@@ -4,14 +4,14 @@ use crate::id::PackId;
 use crate::refs::{Expected, RefChange};
 
 #[test]
-fn a_dropped_session_leaves_nothing() {
+fn a_dropped_transaction_leaves_nothing() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
-        let session = test.store.write(&[]).unwrap();
-        let snapshot = Snapshot::put(&session, 1, None).unwrap();
-        assert_eq!(session_locks(&test).len(), 1);
-        drop(session);
+        let transaction = test.store.write(&[]).unwrap();
+        let snapshot = Snapshot::put(&transaction, 1, None).unwrap();
+        assert_eq!(transaction_locks(&test).len(), 1);
+        drop(transaction);
         assert!(test.packs().is_empty());
-        assert_no_sessions(&test);
+        assert_no_transactions(&test);
         assert!(!test.store.contains(&snapshot.id).unwrap());
         assert_clean(&test.store);
     }
@@ -21,14 +21,14 @@ fn a_dropped_session_leaves_nothing() {
 fn after_a_flush_another_handle_reads_what_was_put() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
         let other = test.open("correct horse").unwrap();
-        let session = test.store.write(&[]).unwrap();
-        let snapshot = Snapshot::put(&session, 1, None).unwrap();
-        session.flush().unwrap();
+        let transaction = test.store.write(&[]).unwrap();
+        let snapshot = Snapshot::put(&transaction, 1, None).unwrap();
+        transaction.flush().unwrap();
         snapshot.check(&other);
         snapshot.check(&test.open("correct horse").unwrap());
-        drop(session);
+        drop(transaction);
         snapshot.check(&other);
-        assert_no_sessions(&test);
+        assert_no_transactions(&test);
     }
 }
 
@@ -38,13 +38,13 @@ fn what_a_dead_process_left_is_removed_by_the_next_write() {
     let kept = Snapshot::take(&test.store, 1, "main");
     let alive = test.store.write(&[]).unwrap();
     let catalogue = &test.store.catalogue;
-    let alive_row = catalogue.sessions().unwrap().remove(0);
+    let alive_row = catalogue.open_writes().unwrap().remove(0);
     let dead_token = "0123456789abcdef0123456789abcdef";
-    let dead = catalogue.begin_session(dead_token, &[kept.id]).unwrap();
+    let dead = catalogue.begin_write(dead_token, &[kept.id]).unwrap();
     let mut left = Vec::new();
-    for (byte, session, token) in [(7, dead, dead_token), (8, alive_row.no, &alive_row.token)] {
+    for (byte, transaction, token) in [(7, dead, dead_token), (8, alive_row.no, &alive_row.token)] {
         let pack = PackId::from_bytes([byte; 32]);
-        catalogue.announce(Some(session), &pack.to_string()).unwrap();
+        catalogue.announce(Some(transaction), &pack.to_string()).unwrap();
         let paths = [test.store.layout.pack(&pack), test.root.join(format!("objects/tmp/{token}-90.pack"))];
         paths.iter().for_each(|path| std::fs::write(path, "half a pack").unwrap());
         left.push(paths);
@@ -55,19 +55,19 @@ fn what_a_dead_process_left_is_removed_by_the_next_write() {
     let next = test.store.write(&[]).unwrap();
     assert!(left[0].iter().all(|path| !path.exists()), "what the dead one left is gone");
     assert!(left[1].iter().all(|path| path.exists()), "what the living one has is not");
-    assert!(catalogue.sessions().unwrap().iter().all(|session| session.token != dead_token));
+    assert!(catalogue.open_writes().unwrap().iter().all(|transaction| transaction.token != dead_token));
     assert_eq!(catalogue.announced().unwrap().len(), 1);
-    assert_eq!(session_locks(&test).len(), 2);
+    assert_eq!(transaction_locks(&test).len(), 2);
 
     drop((alive, next));
-    assert!(left[1].iter().all(|path| !path.exists()), "a session that ends cleans up behind itself");
-    assert_no_sessions(&test);
+    assert!(left[1].iter().all(|path| !path.exists()), "a transaction that ends cleans up behind itself");
+    assert_no_transactions(&test);
     kept.check(&test.store);
     assert_clean(&test.store);
 }
 
 #[test]
-fn two_sessions_at_once_may_put_the_same() {
+fn two_transactions_at_once_may_put_the_same() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
         let (one, two) = (test.store.write(&[]).unwrap(), test.store.write(&[]).unwrap());
         let shared = vec![7; 5000];
@@ -89,30 +89,30 @@ fn two_sessions_at_once_may_put_the_same() {
 #[test]
 fn what_the_store_has_is_not_written_again() {
     let test = TestStore::plain();
-    let session = test.store.write(&[]).unwrap();
-    session.put(Kind::CHUNK, vec![1; 9000]).unwrap();
-    session.put(Kind::CHUNK, vec![1; 9000]).unwrap();
-    let written = session.commit(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    transaction.put(Kind::CHUNK, vec![1; 9000]).unwrap();
+    transaction.put(Kind::CHUNK, vec![1; 9000]).unwrap();
+    let written = transaction.commit(&[]).unwrap();
     assert_eq!((written.new_objects, written.known_objects), (1, 1));
-    let session = test.store.write(&[]).unwrap();
-    session.put(Kind::CHUNK, vec![1; 9000]).unwrap();
-    let written = session.commit(&[]).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    transaction.put(Kind::CHUNK, vec![1; 9000]).unwrap();
+    let written = transaction.commit(&[]).unwrap();
     assert_eq!((written.new_objects, written.new_stored, written.known_plain), (0, 0, 9000));
     assert_eq!(test.packs().len(), 1);
     // The same bytes as something else are another object.
-    let session = test.store.write(&[]).unwrap();
-    session.put(Kind::PAGES, vec![1; 9000]).unwrap();
-    assert_eq!(session.commit(&[]).unwrap().new_objects, 1);
+    let transaction = test.store.write(&[]).unwrap();
+    transaction.put(Kind::PAGES, vec![1; 9000]).unwrap();
+    assert_eq!(transaction.commit(&[]).unwrap().new_objects, 1);
 }
 
 #[test]
 fn an_object_that_is_too_long_is_refused_and_nothing_else() {
     let test = TestStore::plain();
-    let session = test.store.write(&[]).unwrap();
-    let refused = session.put(Kind::CHUNK, vec![0; crate::MAX_OBJECT + 1]);
+    let transaction = test.store.write(&[]).unwrap();
+    let refused = transaction.put(Kind::CHUNK, vec![0; crate::MAX_OBJECT + 1]);
     assert!(matches!(refused, Err(StoreError::Invalid { .. })));
-    let longest = session.put(Kind::CHUNK, vec![0; crate::MAX_OBJECT]).unwrap();
-    session.commit(&[]).unwrap();
+    let longest = transaction.put(Kind::CHUNK, vec![0; crate::MAX_OBJECT]).unwrap();
+    transaction.commit(&[]).unwrap();
     assert_eq!(test.store.get(Kind::CHUNK, &longest).unwrap().len(), crate::MAX_OBJECT);
 }
 
@@ -121,39 +121,39 @@ fn a_ref_conflict_changes_no_ref_and_harms_nothing() {
     let test = TestStore::plain();
     let main = Snapshot::take(&test.store, 1, "main");
     let before = files(&test, "refs");
-    let session = test.store.write(&[]).unwrap();
-    let late = Snapshot::put(&session, 2, None).unwrap();
+    let transaction = test.store.write(&[]).unwrap();
+    let late = Snapshot::put(&transaction, 2, None).unwrap();
     let changes = [
         point("other", late.id),
         RefChange { name: "threads/main".into(), expected: Expected::At(late.id), new: Some(late.id) },
     ];
-    let refused = session.commit(&changes);
+    let refused = transaction.commit(&changes);
     assert!(matches!(
         refused,
         Err(StoreError::RefConflict { name, found, .. }) if name == "threads/main" && found == Some(main.id)
     ));
     assert_eq!(files(&test, "refs"), before);
-    assert_no_sessions(&test);
+    assert_no_transactions(&test);
     main.check(&test.store);
     Snapshot::take(&test.store, 3, "main").check(&test.store);
     assert_clean(&test.store);
 }
 
 #[test]
-fn a_panic_in_a_worker_fails_the_session_and_not_the_process() {
+fn a_panic_in_a_worker_fails_the_transaction_and_not_the_process() {
     let test = TestStore::plain();
-    let session = test.store.write(&[]).unwrap();
-    session.put(Kind::CHUNK, vec![1; 100]).unwrap();
-    session.submit(|_, _| panic!("on purpose")).unwrap();
-    let failed = session.flush();
+    let transaction = test.store.write(&[]).unwrap();
+    transaction.put(Kind::CHUNK, vec![1; 100]).unwrap();
+    transaction.submit(|_, _| panic!("on purpose")).unwrap();
+    let failed = transaction.flush();
     assert!(
         matches!(&failed, Err(StoreError::Bug { detail }) if detail.contains("on purpose")),
         "{failed:?}"
     );
-    assert!(matches!(session.put(Kind::CHUNK, vec![2; 100]), Err(StoreError::SessionFailed { .. })));
-    assert!(matches!(session.commit(&[]), Err(StoreError::SessionFailed { .. })));
+    assert!(matches!(transaction.put(Kind::CHUNK, vec![2; 100]), Err(StoreError::TransactionFailed { .. })));
+    assert!(matches!(transaction.commit(&[]), Err(StoreError::TransactionFailed { .. })));
     assert!(test.packs().is_empty());
-    assert_no_sessions(&test);
+    assert_no_transactions(&test);
     Snapshot::take(&test.store, 1, "main").check(&test.store);
 }
 
@@ -162,9 +162,9 @@ fn a_damaged_copy_is_not_counted_on() {
     for test in [TestStore::plain(), TestStore::encrypted()] {
         let content = noise(5, 100_000);
         let put = || {
-            let session = test.store.write(&[]).unwrap();
-            let id = session.put(Kind::CHUNK, content.clone()).unwrap();
-            (id, session.commit(&[]).unwrap())
+            let transaction = test.store.write(&[]).unwrap();
+            let id = transaction.put(Kind::CHUNK, content.clone()).unwrap();
+            (id, transaction.commit(&[]).unwrap())
         };
         let (id, _) = put();
         assert_eq!(put().1.new_objects, 0, "a good copy is");
@@ -184,9 +184,9 @@ fn an_init_that_was_cut_short_can_be_repeated_and_a_store_is_never_started_over(
     let test = TestStore::plain();
     std::fs::remove_file(test.root.join("format")).unwrap();
     let again = Store::init(&test.root, None, crate::OpenOptions::default()).unwrap();
-    let session = again.write(&[]).unwrap();
-    session.put(Kind::CHUNK, noise(1, 1000)).unwrap();
-    session.commit(&[]).unwrap();
+    let transaction = again.write(&[]).unwrap();
+    transaction.put(Kind::CHUNK, noise(1, 1000)).unwrap();
+    transaction.commit(&[]).unwrap();
     let refused = Store::init(&test.root, None, crate::OpenOptions::default());
     assert!(matches!(refused, Err(crate::StoreError::AlreadyAStore { .. })));
     std::fs::remove_file(test.root.join("format")).unwrap();

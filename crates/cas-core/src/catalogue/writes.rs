@@ -1,23 +1,26 @@
-//! Write sessions, the objects they pin, and the files they announce.
+//! Write transactions, the objects they pin, and the files they announce.
 //!
-//! A session protects what it is about to make reachable: gc spares what is pinned, and waits with dropping packs for
-//! sessions that began before they were condemned. A file is announced before it gets its name in the store, so that
+//! A transaction protects what it is about to make reachable: gc spares what is pinned, and waits with dropping packs for
+//! transactions that began before they were condemned. A file is announced before it gets its name in the store, so that
 //! after a crash every unknown file has a line here.
+//!
+//! On disk a write transaction is a row of the table `sessions`, and its lock is a file `session-…`: the names of the first
+//! version of the format. In the code *transaction* alone means one of ours, `tx` is one of SQLite's.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Transaction, params};
 
 use super::connections::Step;
-use super::{Catalogue, SessionNo};
+use super::{Catalogue, WriteNo};
 use crate::error::{Result, StoreError};
 use crate::id::ObjectId;
 
-/// An open write session.
+/// An open write transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionRow {
+pub struct WriteRow {
     /// Its number.
-    pub no: SessionNo,
+    pub no: WriteNo,
     /// What its owner gave to recognise it by, such as the name of a lock file that proves it alive.
     pub token: String,
     /// The gc generation when it began.
@@ -31,54 +34,54 @@ pub struct SessionRow {
 }
 
 impl Catalogue {
-    /// Begins a session that pins these objects from the start.
-    pub fn begin_session(&self, token: &str, pins: &[ObjectId]) -> Result<SessionNo> {
+    /// Begins a transaction that pins these objects from the start.
+    pub fn begin_write(&self, token: &str, pins: &[ObjectId]) -> Result<WriteNo> {
         // A clock before 1970 is not worth failing for: the time is only shown.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        self.connections.write("begin a session", |tx| {
+        self.connections.write("begin a transaction", |tx| {
             tx.prepare_cached(
                 "INSERT INTO sessions(token, started_generation, started_unix, pid)
                  SELECT ?1, generation, ?2, ?3 FROM gc",
             )?
             .execute(params![token, now, std::process::id()])?;
-            let session = SessionNo(tx.last_insert_rowid());
+            let write = WriteNo(tx.last_insert_rowid());
             for id in pins {
-                insert_pin(tx, session, id)?;
+                insert_pin(tx, write, id)?;
             }
-            Ok(session)
+            Ok(write)
         })
     }
 
     /// Pins one more object. Pinning twice is fine.
-    pub fn pin(&self, session: SessionNo, id: &ObjectId) -> Result<()> {
+    pub fn pin(&self, write: WriteNo, id: &ObjectId) -> Result<()> {
         self.connections.write("pin an object", |tx| {
-            must_be_open(tx, session)?;
-            insert_pin(tx, session, id)
+            must_be_open(tx, write)?;
+            insert_pin(tx, write, id)
         })
     }
 
-    /// Ends a session: its pins and announcements are removed. Ending one that is not there is fine.
-    pub fn end_session(&self, session: SessionNo) -> Result<()> {
-        self.connections.write("end a session", |tx| {
+    /// Ends a write: its pins and announcements are removed. Ending one that is not there is fine.
+    pub fn end_write(&self, write: WriteNo) -> Result<()> {
+        self.connections.write("end a transaction", |tx| {
             // The tables of pins and announcements refer to it with ON DELETE CASCADE.
-            tx.prepare_cached("DELETE FROM sessions WHERE no = ?1")?.execute([session.0])?;
+            tx.prepare_cached("DELETE FROM sessions WHERE no = ?1")?.execute([write.0])?;
             Ok(())
         })
     }
 
-    /// All open sessions, also those of processes that died.
-    pub fn sessions(&self) -> Result<Vec<SessionRow>> {
-        self.connections.read_at_once("list the sessions", |conn| {
+    /// All open transactions, also those of processes that died.
+    pub fn open_writes(&self) -> Result<Vec<WriteRow>> {
+        self.connections.read_at_once("list the transactions", |conn| {
             let mut statement = conn.prepare_cached(
                 "SELECT no, token, started_generation, started_unix, pid FROM sessions ORDER BY no",
             )?;
             let mut pins = conn.prepare_cached("SELECT id FROM pins WHERE session = ?1 ORDER BY id")?;
-            let mut sessions = Vec::new();
+            let mut writes = Vec::new();
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let no: i64 = row.get(0)?;
-                sessions.push(SessionRow {
-                    no: SessionNo(no),
+                writes.push(WriteRow {
+                    no: WriteNo(no),
                     token: row.get(1)?,
                     started_generation: row.get(2)?,
                     started_unix: row.get(3)?,
@@ -88,28 +91,28 @@ impl Catalogue {
                         .collect::<rusqlite::Result<_>>()?,
                 });
             }
-            Ok(sessions)
+            Ok(writes)
         })
     }
 
     /// Records a file name that is about to appear in the store. Announcing it again changes whose it is.
-    pub fn announce(&self, session: Option<SessionNo>, file_name: &str) -> Result<()> {
+    pub fn announce(&self, write: Option<WriteNo>, file_name: &str) -> Result<()> {
         self.connections.write("announce a file", |tx| {
-            if let Some(session) = session {
-                must_be_open(tx, session)?;
+            if let Some(write) = write {
+                must_be_open(tx, write)?;
             }
             tx.prepare_cached("INSERT OR REPLACE INTO pending(name, session) VALUES(?1, ?2)")?
-                .execute(params![file_name, session.map(|session| session.0)])?;
+                .execute(params![file_name, write.map(|write| write.0)])?;
             Ok(())
         })
     }
 
     /// All announced names that were neither added as packs nor retracted.
-    pub fn announced(&self) -> Result<Vec<(String, Option<SessionNo>)>> {
+    pub fn announced(&self) -> Result<Vec<(String, Option<WriteNo>)>> {
         self.connections.read("list announced files", |conn| {
             let mut statement = conn.prepare_cached("SELECT name, session FROM pending ORDER BY name")?;
             let rows = statement
-                .query_map([], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.map(SessionNo))))?;
+                .query_map([], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.map(WriteNo))))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         })
     }
@@ -141,15 +144,15 @@ impl Catalogue {
     }
 }
 
-fn insert_pin(tx: &Transaction<'_>, session: SessionNo, id: &ObjectId) -> Step<()> {
+fn insert_pin(tx: &Transaction<'_>, write: WriteNo, id: &ObjectId) -> Step<()> {
     tx.prepare_cached("INSERT OR IGNORE INTO pins(session, id) VALUES(?1, ?2)")?
-        .execute(params![session.0, id.as_bytes()])?;
+        .execute(params![write.0, id.as_bytes()])?;
     Ok(())
 }
 
-fn must_be_open(tx: &Transaction<'_>, session: SessionNo) -> Step<()> {
-    if tx.prepare_cached("SELECT 1 FROM sessions WHERE no = ?1")?.exists([session.0])? {
+fn must_be_open(tx: &Transaction<'_>, write: WriteNo) -> Step<()> {
+    if tx.prepare_cached("SELECT 1 FROM sessions WHERE no = ?1")?.exists([write.0])? {
         return Ok(());
     }
-    Err(StoreError::Invalid { what: format!("write session {} is over", session.0) }.into())
+    Err(StoreError::Invalid { what: format!("write transaction {} is over", write.0) }.into())
 }

@@ -1,4 +1,4 @@
-//! How the threads of a write session learn that one of them has failed.
+//! How the threads of a write transaction learn that one of them has failed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ impl Failure {
     pub(super) fn check(&self) -> Result<()> {
         let mut failure = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(error) = failure.take() else { return Ok(()) };
-        *failure = Some(error.session_failed());
+        *failure = Some(error.transaction_failed());
         Err(error)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::lex::Literal;
 use super::op::{Const, Function, Instr, LaneMask, NONE, Op, Slot, Special, Ty, Var};
 use super::operand::bits;
-use super::parse::place;
+use super::variables::place;
 
 const MOST_SLOTS: u32 = 1 << 16;
 

@@ -1,7 +1,7 @@
-//! The worker threads of a write session.
+//! The worker threads of a write transaction.
 //!
 //! Jobs wait in a bounded channel: whoever submits waits while all workers are busy, which is the backpressure that keeps
-//! memory bounded. A job that fails or panics fails its session; the worker lives on and drains the rest.
+//! memory bounded. A job that fails or panics fails its transaction; the worker lives on and drains the rest.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,29 +9,12 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::Shared;
-use crate::codec::Encoder;
+use super::shared::Shared;
+use super::worker::Worker;
 use crate::error::{Result, StoreError};
-use crate::memory::{PageCache, worker_cache};
-use crate::store::ReadContext;
 
 /// Work for one worker.
 pub(super) type Job = Box<dyn FnOnce(&mut Worker, &Shared) -> Result<()> + Send>;
-
-/// What a worker thread owns.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    /// Compresses.
-    pub(crate) encoder: Encoder,
-    /// Reads the parent.
-    pub(crate) reading: ReadContext,
-    /// Room for one leaf of memory; kept from job to job.
-    pub(crate) scratch: Vec<u8>,
-    /// Room for one object whose pages do not lie together.
-    pub(crate) gathered: Vec<u8>,
-    /// Pages of the parent that were compared last.
-    pub(crate) cache: PageCache,
-}
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -67,13 +50,7 @@ impl Pool {
         let waiting = Arc::new(Waiting::default());
         let mut pool = Self { jobs: Some(jobs), waiting: waiting.clone(), threads: Vec::new() };
         for n in 0..threads {
-            let worker = Worker {
-                encoder: Encoder::new()?,
-                reading: ReadContext::new()?,
-                scratch: Vec::new(),
-                gathered: Vec::new(),
-                cache: worker_cache(),
-            };
+            let worker = Worker::new()?;
             let root = shared.store.root().to_path_buf();
             let (queue, shared, waiting) = (queue.clone(), shared.clone(), waiting.clone());
             let thread = std::thread::Builder::new()

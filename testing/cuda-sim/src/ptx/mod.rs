@@ -21,6 +21,7 @@ mod int;
 mod launch;
 mod lex;
 mod memory;
+mod moves;
 mod op;
 mod operand;
 mod parse;
@@ -29,6 +30,7 @@ mod sites;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod variables;
 
 pub use launch::Launch;
 pub use memory::{Fault, Illegal, Memory, read_le, write_le};

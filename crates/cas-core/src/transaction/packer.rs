@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::failure::Failure;
-use crate::catalogue::SessionNo;
+use crate::catalogue::WriteNo;
 use crate::error::{Result, StoreError};
 use crate::pack::{Entry, PackClass, PackWriter, SealedPack};
 use crate::store::Store;
@@ -51,10 +51,10 @@ enum Message {
 }
 
 impl Packer {
-    /// Packs get the class of what they hold, and `epoch` and `salt` of the session.
+    /// Packs get the class of what they hold, and `epoch` and `salt` of the transaction.
     pub(super) fn start(
         store: Arc<Store>,
-        session: SessionNo,
+        transaction: WriteNo,
         token: String,
         epoch: Option<u32>,
         salt: [u8; 32],
@@ -83,7 +83,7 @@ impl Packer {
             let (store, failed) = (syncing.clone(), failure.clone());
             std::thread::spawn(move || {
                 for pack in to_sync {
-                    let placed = PackWriter::seal(pack).and_then(|pack| place(&store, session, pack));
+                    let placed = PackWriter::seal(pack).and_then(|pack| place(&store, transaction, pack));
                     let pack = placed.map_err(|error| failed.set(error)).ok();
                     if synced.send(pack).is_err() {
                         return;
@@ -145,17 +145,13 @@ impl Packer {
 }
 
 fn gone() -> StoreError {
-    StoreError::SessionFailed { detail: "its packer has stopped".into(), hint: None }
+    StoreError::TransactionFailed { detail: "its packer has stopped".into(), hint: None }
 }
 
 /// Gives a sealed pack its name. The catalogue hears of it first, so that a crash leaves no file that nobody knows.
-fn place(store: &Store, session: SessionNo, mut pack: SealedPack) -> Result<SealedPack> {
-    let disk = store.options.disk.as_ref();
-    let (path, directory) = (store.layout.pack(&pack.id), store.layout.pack_dir(&pack.id));
-    store.catalogue.announce(Some(session), &pack.id.to_string())?;
-    disk.rename_new(&pack.path, &path).map_err(StoreError::io("rename into place", &path))?;
-    disk.sync_dir(&directory).map_err(StoreError::io("sync directory", &directory))?;
-    pack.path = path;
+fn place(store: &Store, transaction: WriteNo, pack: SealedPack) -> Result<SealedPack> {
+    store.catalogue.announce(Some(transaction), &pack.id.to_string())?;
+    store.packs.put_new(&pack.id, &pack.path)?;
     Ok(pack)
 }
 
