@@ -1,7 +1,8 @@
 //! A store that was plain becomes an encrypted one.
 //!
 //! Ids in an encrypted store are computed with a secret, so every object gets another id, and everything that names a commit has to
-//! follow: refs, seals, and the records of sessions, which are not ours ([`NamesCommits`]). It is done while no daemon runs, and in an order in which being killed costs nothing:
+//! follow: refs, seals, and the records of sessions, which are not ours ([`NamesCommits`]). It is done while no daemon runs, and in an
+//! order in which being killed costs nothing:
 //!
 //! ```text
 //! store.new/         an encrypted store that everything is copied into and checked in   killed here: removed at the next start
@@ -251,8 +252,7 @@ fn rename_seals(state: &Path, notes: &Notes) -> Result<()> {
 /// Durable when it returns: from here on everything is finished, not undone.
 fn note(state: &Path, notes: &Notes) -> Result<()> {
     let path = notes_path(state);
-    let bytes = serde_json::to_vec_pretty(notes)
-        .map_err(|error| HistoryError::Damaged { path: path.clone(), detail: error.to_string() })?;
+    let bytes = serde_json::to_vec_pretty(notes).map_err(|error| io_error("write", &path)(error.into()))?;
     Ok(replace(&LocalDisk, &path, &bytes)?)
 }
 

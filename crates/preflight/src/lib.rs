@@ -4,9 +4,9 @@
 //! same things are read from `/proc`, before anything is touched, and told with the process that is in the way, what was seen,
 //! and the way out. A *refusal* is certain to fail; a *warning* is something that the user will want to know.
 //!
-//! What is looked at: [`descriptors`] (io_uring, userfaultfd, perf, BPF, GPUs, deleted files, connections that lead out),
-//! [`state`] (debuggers, stopped and frozen processes, vfork, other users, namespaces within), [`boxed`] (what CRIU cannot see
-//! without root's rights), and [`room`] (space on disk and in memory). What is on GPUs is asked elsewhere; whoever asks adds it to what
+//! What is looked at: `descriptors` (io_uring, userfaultfd, perf, BPF, GPUs, deleted files, connections that lead out),
+//! `state` (debuggers, stopped and frozen processes, vfork, other users, namespaces within), `boxed` (what CRIU cannot see
+//! without root's rights), and `room` (space on disk and in memory). What is on GPUs is asked elsewhere; whoever asks adds it to what
 //! is found here.
 
 #![forbid(unsafe_code)]

@@ -7,8 +7,8 @@
 //! ```text
 //! state/staging/<name>         a dump that is being written or stored; removed at the next start
 //! state/staging/<name>.files   files captured with it
-//! state/cache/<snapshot>       images of a snapshot that is in the store ([`cache`])
-//! /dev/shm/infinijup-…         the same in memory, for dumps that are too large for the page cache ([`room`])
+//! state/cache/<snapshot>       images of a snapshot that is in the store (`cache`)
+//! /dev/shm/infinijup-…         the same in memory, for dumps that are too large for the page cache (`room`)
 //! ```
 //!
 //! If the store is encrypted, images are in memory only: what is on disk must not be plain. Captured files are files of the disk
