@@ -157,7 +157,7 @@ impl Gpus {
             return Err(LifecycleError::Preflight { problems });
         }
         let plan = GpuPlan { processes, host };
-        checkpoint_cuda::room::check_now(&plan.targets())?;
+        checkpoint_cuda::host_memory::check_now(&plan.targets())?;
         Ok(plan)
     }
 }
