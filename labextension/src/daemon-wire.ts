@@ -69,7 +69,7 @@ export type Change = 'added' | 'removed' | 'changed';
 
 /** A process tree was written to a directory. */
 export type CheckpointOutcome = {
-  /** Where. */
+  /** The directory with the images. */
   directory: Text;
   /** How long the processes stood still. */
   frozen_us: number;
@@ -97,7 +97,7 @@ export type CommitView = {
   thread: string;
   /** Tags that lead to it. */
   tags: string[];
-  /** When. */
+  /** When the processes stood still for it. */
   time: string;
   /**
    * Why: `manual`, `before-cell`, `after-cell`, `interval`, `idle`, `before-rollback`, `rollback`,
@@ -245,9 +245,9 @@ export type ErrorBody = {
 export type Event = {
   /** Its number: later is larger. */
   id: number;
-  /** When. */
+  /** When it happened. */
   time: string;
-  /** What. */
+  /** What happened; the fields that belong to it are set. */
   kind: EventKind;
   /** In which session. */
   session?: string | null;
@@ -304,9 +304,9 @@ export type ExecRequest = {
 
 /** A file that differs. */
 export type FileDiff = {
-  /** Which. */
+  /** Its path inside the session. */
   path: Text;
-  /** How. */
+  /** How the two snapshots differ in it. */
   change: Change;
   /** Its size in the first. */
   before_bytes?: number | null;
@@ -492,7 +492,7 @@ export type Keep = {
 
 /** A snapshot that was to be forgotten and was not. */
 export type KeptCommit = {
-  /** Which. */
+  /** Its id. */
   commit: string;
   /** Why it had to stay, for people. */
   reason: string;
@@ -520,7 +520,7 @@ export type MappingDiff = {
   end: number;
   /** A path, `[heap]`, `[stack]`, `[anon]` … */
   name: Text;
-  /** How. */
+  /** How the two snapshots differ in it. */
   change: Change;
   /** How many bytes, in whole pages, differ. */
   changed_bytes: number;
@@ -546,7 +546,7 @@ export type ProcessDiff = {
   pid: number;
   /** Its name. */
   name: string;
-  /** How. */
+  /** How the two snapshots differ in it. */
   change: Change;
 };
 
@@ -727,7 +727,7 @@ export type SignalName =
 
 /** `POST /v1/sessions/{id}/signal`. */
 export type SignalRequest = {
-  /** Which. */
+  /** The signal to send. */
   signal: Signal;
   /** To the process group of the main command, not to its process alone. */
   group?: boolean;
@@ -855,7 +855,7 @@ export type Step = {
   micros?: number | null;
   /** How much of it is done, if that can be counted. */
   done?: number | null;
-  /** Of how much. */
+  /** How much there is to do in it. */
   total?: number | null;
 };
 
@@ -943,9 +943,9 @@ export type TimedStep = {
 
 /** Something that a snapshot does not hold. */
 export type Uncaptured = {
-  /** What. */
+  /** Its path inside the session. */
   path: Text;
-  /** Why not. */
+  /** Why it could not be captured, for people. */
   reason: string;
 };
 
@@ -965,7 +965,7 @@ export type Variable = {
 export type VariableDiff = {
   /** Its name. */
   name: string;
-  /** How. */
+  /** How the two snapshots differ in it. */
   change: Change;
   /** What it was. */
   before?: Variable | null;

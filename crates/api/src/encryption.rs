@@ -40,7 +40,7 @@ pub enum EncryptionLine {
     },
     /// It is as it was.
     Failed {
-        /// Why.
+        /// What went wrong.
         error: Box<ErrorBody>,
     },
 }

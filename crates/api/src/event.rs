@@ -66,9 +66,9 @@ impl EventKind {
 pub struct Event {
     /// Its number: later is larger.
     pub id: u64,
-    /// When.
+    /// When it happened.
     pub time: String,
-    /// What.
+    /// What happened; the fields that belong to it are set.
     pub kind: EventKind,
     /// In which session.
     #[serde(default)]

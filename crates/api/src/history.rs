@@ -16,7 +16,7 @@ pub struct CommitView {
     pub thread: String,
     /// Tags that lead to it.
     pub tags: Vec<String>,
-    /// When.
+    /// When the processes stood still for it.
     pub time: String,
     /// Why: `manual`, `before-cell`, `after-cell`, `interval`, `idle`, `before-rollback`, `rollback`, `before-restart`,
     /// `before-shutdown`, `suspend`, `branch` …
@@ -158,7 +158,7 @@ pub struct ForgetOutcome {
 /// A snapshot that was to be forgotten and was not.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct KeptCommit {
-    /// Which.
+    /// Its id.
     pub commit: String,
     /// Why it had to stay, for people.
     pub reason: String,
@@ -194,7 +194,7 @@ pub struct ProcessDiff {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// How.
+    /// How the two snapshots differ in it.
     pub change: Change,
 }
 
@@ -209,7 +209,7 @@ pub struct MappingDiff {
     pub end: u64,
     /// A path, `[heap]`, `[stack]`, `[anon]` …
     pub name: Text,
-    /// How.
+    /// How the two snapshots differ in it.
     pub change: Change,
     /// How many bytes, in whole pages, differ.
     pub changed_bytes: u64,
@@ -218,9 +218,9 @@ pub struct MappingDiff {
 /// A file that differs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FileDiff {
-    /// Which.
+    /// Its path inside the session.
     pub path: Text,
-    /// How.
+    /// How the two snapshots differ in it.
     pub change: Change,
     /// Its size in the first.
     #[serde(default)]
@@ -235,7 +235,7 @@ pub struct FileDiff {
 pub struct VariableDiff {
     /// Its name.
     pub name: String,
-    /// How.
+    /// How the two snapshots differ in it.
     pub change: Change,
     /// What it was.
     #[serde(default)]

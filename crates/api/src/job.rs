@@ -93,7 +93,7 @@ pub struct Step {
     /// How much of it is done, if that can be counted.
     #[serde(default)]
     pub done: Option<u64>,
-    /// Of how much.
+    /// How much there is to do in it.
     #[serde(default)]
     pub total: Option<u64>,
 }

@@ -17,9 +17,9 @@ pub struct TimedStep {
 /// Something that a snapshot does not hold.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Uncaptured {
-    /// What.
+    /// Its path inside the session.
     pub path: Text,
-    /// Why not.
+    /// Why it could not be captured, for people.
     pub reason: String,
 }
 
@@ -266,7 +266,7 @@ pub enum Signal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
-    /// Which.
+    /// The signal to send.
     pub signal: Signal,
     /// To the process group of the main command, not to its process alone.
     #[serde(default = "yes")]
@@ -326,7 +326,7 @@ pub struct CheckpointRequest {
 /// A process tree was written to a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CheckpointOutcome {
-    /// Where.
+    /// The directory with the images.
     pub directory: Text,
     /// How long the processes stood still.
     pub frozen_us: u64,

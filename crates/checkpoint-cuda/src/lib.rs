@@ -33,7 +33,7 @@ mod uuid;
 mod worker;
 
 pub mod helper;
-pub mod room;
+pub mod host_memory;
 pub mod serve;
 #[expect(unsafe_code, reason = "the driver's interface is C")]
 pub mod sys;

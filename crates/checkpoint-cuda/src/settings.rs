@@ -59,7 +59,7 @@ impl Limits {
 pub struct LockOptions {
     /// Let frozen processes run for the time they are needed, and freeze them again afterwards, instead of refusing them.
     pub thaw: bool,
-    /// See that there is room for the device memory ([`crate::room::check`]). Only custom storage can do without.
+    /// See that there is room for the device memory ([`crate::host_memory::check`]). Only custom storage can do without.
     pub room: bool,
 }
 

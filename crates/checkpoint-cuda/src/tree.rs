@@ -12,10 +12,10 @@ use crate::core::{self, Core, Scribe};
 use crate::error::{CudaError, Result};
 use crate::facts::Target;
 use crate::frozen::{self, Thawed};
+use crate::host_memory;
 use crate::notes::{Action, Notes};
 use crate::process::Process;
 use crate::protocol::{Answer, Ask};
-use crate::room;
 use crate::settings::LockOptions;
 use crate::state::State;
 use crate::uuid::{GpuMap, GpuUuid};
@@ -297,7 +297,7 @@ impl Tree<Locked> {
         }
         if options.room {
             let target = |member: &Member| Target { pid: member.process.pid, vram_bytes: member.vram_bytes };
-            room::check_now(&held.members.iter().map(target).collect::<Vec<_>>())?;
+            host_memory::check_now(&held.members.iter().map(target).collect::<Vec<_>>())?;
         }
         for member in &held.members {
             held.expect(member, Action::Lock, State::Running)?;

@@ -164,7 +164,7 @@ impl Gpus {
             return Err(GpuPlanError::Refused { problems });
         }
         let plan = GpuPlan { processes, host };
-        checkpoint_cuda::room::check_now(&plan.targets())?;
+        checkpoint_cuda::host_memory::check_now(&plan.targets())?;
         Ok(plan)
     }
 }

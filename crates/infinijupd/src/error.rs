@@ -27,9 +27,9 @@ pub enum DaemonError {
     Io {
         /// A verb: "bind", "lock" …
         action: &'static str,
-        /// On what.
+        /// What it was done to.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// Another daemon has this state directory or socket.
@@ -87,7 +87,7 @@ pub enum DaemonError {
     Log {
         /// Which session.
         session: String,
-        /// Why.
+        /// Why it cannot be shown.
         reason: String,
     },
     /// The daemon is about to end and takes on nothing new.

@@ -15,6 +15,7 @@
 //! again when it starts.
 #![forbid(unsafe_code)]
 
+mod arguments;
 pub mod encryption;
 pub mod engine;
 mod errands;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::EncryptionLine;
 use infinijupd::listener::PeerListener;
-use infinijupd::settings::{HELP, Request, Settings};
+use infinijupd::settings::{Request, Settings};
 use infinijupd::{App, Failure, Home, Limits};
 use infinijupd::{encryption, error::DaemonError, instance, logging, notify};
 use lifecycle::{Config, Engine, GpuConfig, Recovery};
@@ -15,8 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
     match Request::read(std::env::args_os().skip(1), api::places::variable) {
-        Ok(Request::Help) => say(HELP),
-        Ok(Request::Version) => say(concat!("infinijupd ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Request::Print(text)) => say(&text),
         Ok(Request::Serve(mut settings)) => {
             end(logging::set_up().map_err(Failure::from).and_then(|()| run(&mut settings)))
         }

@@ -43,7 +43,7 @@ pub trait Progress: Sync {
 /// Something that happened to a session, whether or not somebody asked for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happening {
-    /// What.
+    /// What happened.
     pub kind: EventKind,
     /// The state that the session has now, if that is what happened.
     pub state: Option<SessionState>,

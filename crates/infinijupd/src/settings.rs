@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::Places;
 
+use crate::arguments::{Arguments, Said};
 use crate::error::DaemonError;
 use crate::redis::Address;
 use crate::settings_file;
@@ -15,63 +16,6 @@ use crate::settings_file;
 const IDLE_END: Duration = Duration::from_secs(30 * 60);
 /// What is kept back of the disk.
 const RESERVE: u64 = 64 << 20;
-
-/// What `--help` prints.
-pub const HELP: &str = "\
-infinijupd: the daemon of infinijup. It supervises the sessions of the user who runs it, and answers them on a Unix socket.
-`infinijup daemon start` starts it in the background; most commands do so by themselves.
-
-Usage: infinijupd [OPTIONS]
-
-Options:
-      --state DIR    where sessions and snapshots are kept
-                     [env: INFINIJUP_STATE]    [default: ~/.local/share/infinijup; root: /var/lib/infinijup]
-      --run DIR      what lives until the next boot
-                     [env: INFINIJUP_RUN]      [default: $XDG_RUNTIME_DIR/infinijup; root: /run/infinijup]
-      --socket PATH  where to listen
-                     [env: INFINIJUP_SOCKET]   [default: RUN/infinijupd.sock]
-      --settings FILE  what else is set
-                     [env: INFINIJUP_SETTINGS] [default: ~/.config/infinijup/settings.toml; root: /etc/infinijup/settings.toml]
-      --detach       leave the session of the terminal
-      --encrypt-store  encrypt the store instead of serving: see `infinijup store encrypt`
-  -h, --help         print this
-  -V, --version      print the version
-
-Each of these can also be set in the settings file, under its name without dashes: `idle_end = 3600`, `reserve = \"1 GiB\"`.
-
-      --idle-end SECS        end when nobody has needed it for so long; 0: never
-                             [env: INFINIJUP_IDLE_END]        [default: 1800]
-      --key-file PATH        the key of an encrypted store; `infinijup store encrypt` sets this
-                             [env: INFINIJUP_KEY_FILE]        [default: the store is not encrypted]
-      --store-budget SIZE    what the store may take
-                             [env: INFINIJUP_STORE_BUDGET]    [default: half of what it takes and what is free]
-      --reserve SIZE         what is kept back on the disk, for stopping and suspending sessions when it is full; 0: nothing
-                             [env: INFINIJUP_RESERVE]         [default: 64 MiB]
-      --memory-limit SIZE    what a session may use whose start does not say so
-                             [env: INFINIJUP_MEMORY_LIMIT]    [default: no limit]
-      --pids-limit NUMBER    the same for its processes and threads
-                             [env: INFINIJUP_PIDS_LIMIT]      [default: no limit]
-      --criu PATH            the CRIU to use
-                             [env: INFINIJUP_CRIU]            [default: looked for]
-      --box PATH             the helper program infinijup-box
-                             [env: INFINIJUP_BOX]             [default: looked for]
-      --redis URL            publish events in a Redis Stream: redis://HOST:PORT or unix:///PATH
-                             [env: INFINIJUP_REDIS; there a password in it is not seen by everyone]
-
-For NVIDIA GPUs:
-      --gpu-program PATH     the helper program infinijup-gpu
-                             [env: INFINIJUP_GPU_PROGRAM]     [default: looked for]
-      --cuda-checkpoint PATH NVIDIA's cuda-checkpoint, for a driver that has no checkpoint calls
-                             [env: INFINIJUP_CUDA_CHECKPOINT] [default: looked for]
-      --gpu-lock-limit SECS  how long a process may take to come to rest on the GPU
-                             [env: INFINIJUP_GPU_LOCK_LIMIT]  [default: 10]
-      --gpu-step-limit SECS  how long the driver may take to move a process off or onto a GPU,
-                             and one second more for each 256 MiB
-                             [env: INFINIJUP_GPU_STEP_LIMIT]  [default: 60]
-
-INFINIJUP_LOG=info|debug|... sets how much is logged, INFINIJUP_LOG_FORMAT=text|json how.
-docs/daemon.md says more.
-";
 
 /// What says where things are. Whoever looks for the daemon must know it too, so it is not in the settings file.
 const PLACES: [&str; 4] = ["state", "run", "socket", "settings"];
@@ -134,10 +78,8 @@ pub enum Request {
     Serve(Box<Settings>),
     /// Encrypt the store.
     Encrypt(Box<Settings>),
-    /// Print [`HELP`].
-    Help,
-    /// Print the version.
-    Version,
+    /// Print this: the help, or the version.
+    Print(String),
 }
 
 fn refused(what: String) -> DaemonError {
@@ -154,41 +96,14 @@ impl Request {
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, DaemonError> {
-        let mut flags: BTreeMap<String, OsString> = BTreeMap::new();
-        let (mut detach, mut encrypt) = (false, false);
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            let text = argument.to_string_lossy();
-            match &*text {
-                "-h" | "--help" => return Ok(Self::Help),
-                "-V" | "--version" => return Ok(Self::Version),
-                "--detach" => {
-                    detach = true;
-                    continue;
-                }
-                "--encrypt-store" => {
-                    encrypt = true;
-                    continue;
-                }
-                _ => (),
-            }
-            // `--flag=value` only where it is text; `--flag value` takes any path.
-            let (flag, inline) = match text.split_once('=') {
-                Some((flag, value)) if argument.to_str().is_some() => (flag, Some(OsString::from(value))),
-                _ => (&*text, None),
-            };
-            let name = flag
-                .strip_prefix("--")
-                .filter(|name| !name.contains('_'))
-                .unwrap_or_default()
-                .replace('-', "_");
-            if !PLACES.contains(&&*name) && !NAMES.contains(&&*name) {
-                return Err(refused(format!("`{text}` is not known")));
-            }
-            flags.insert(name, inline.or_else(|| arguments.next()).unwrap_or_default());
-        }
+        let arguments = match Arguments::read(arguments)? {
+            Said::Run(arguments) => arguments,
+            Said::Print(text) => return Ok(Self::Print(text)),
+        };
+        let (detach, encrypt) = (arguments.detach, arguments.encrypt_store);
+        let flags = arguments.values();
         let lookup = |name: &str| match name.strip_prefix("INFINIJUP_").map(str::to_ascii_lowercase) {
-            Some(name) if flags.contains_key(&name) => flags.get(&name).cloned(),
+            Some(name) if flags.contains_key(&*name) => flags.get(&*name).cloned(),
             _ => environment(name),
         };
         for name in PLACES {
@@ -226,7 +141,7 @@ impl Request {
 
 /// All that says something.
 struct Given<'a> {
-    flags: &'a BTreeMap<String, OsString>,
+    flags: &'a BTreeMap<&'static str, OsString>,
     environment: &'a dyn Fn(&str) -> Option<OsString>,
     file: &'a BTreeMap<String, OsString>,
     places: &'a Places,
@@ -404,10 +319,18 @@ mod tests {
 
     #[test]
     fn everything_that_can_be_set_is_in_the_help() {
+        let Ok(Request::Print(help)) = read(&["--help"], &[]) else { panic!() };
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         for name in PLACES.iter().chain(&NAMES) {
-            assert!(HELP.contains(&format!("--{} ", name.replace('_', "-"))), "{name}");
-            assert!(HELP.contains(&format!("[env: {}", variable_of(name))), "{name}");
+            assert!(help.contains(&format!("--{} <", name.replace('_', "-"))), "{name}: {help}");
+            assert!(help.contains(&format!("[env: {}", variable_of(name))), "{name}: {help}");
         }
+        assert!(help.contains("Example") && help.contains("INFINIJUP_LOG"), "{help}");
+    }
+
+    #[test]
+    fn the_last_of_several_counts() {
+        assert_eq!(settings(&["--criu=/a", "--criu", "/b"], &[]).criu, Some(PathBuf::from("/b")));
     }
 
     #[test]
@@ -422,7 +345,10 @@ mod tests {
         ] {
             assert_eq!(read(arguments, &[]).unwrap_err().code(), "IJ-D003", "{arguments:?}");
         }
-        assert_eq!(read(&["--state", "/x", "--help"], &[]).unwrap(), Request::Help);
-        assert_eq!(read(&["-V"], &[]).unwrap(), Request::Version);
+        let unknown = read(&["--verbose"], &[]).unwrap_err().to_string();
+        assert!(unknown.contains("--verbose") && !unknown.contains('\n'), "{unknown}");
+        for asked in [&["--state", "/x", "--help"][..], &["-h"], &["-V"]] {
+            assert!(matches!(read(asked, &[]), Ok(Request::Print(_))), "{asked:?}");
+        }
     }
 }

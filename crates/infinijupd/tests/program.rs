@@ -173,7 +173,7 @@ fn it_stops_when_told_and_comes_back_after_a_kill() {
 
 #[test]
 fn help_and_version_need_nothing() {
-    for (flag, word) in [("--help", "--state DIR"), ("--version", env!("CARGO_PKG_VERSION"))] {
+    for (flag, word) in [("--help", "--state <DIR>"), ("--version", env!("CARGO_PKG_VERSION"))] {
         let output = Command::new(env!("CARGO_BIN_EXE_infinijupd")).arg(flag).output().unwrap();
         assert!(output.status.success());
         assert!(String::from_utf8(output.stdout).unwrap().contains(word));

@@ -26,9 +26,9 @@ pub enum JupyterError {
     Io {
         /// A verb: "read", "write" …
         action: &'static str,
-        /// On what.
+        /// What it was done to.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// No kernelspec has this name.
@@ -92,7 +92,7 @@ pub enum JupyterError {
     /// The thread that talks to kernels could not be started.
     #[error("cannot start the thread that talks to kernels")]
     Thread {
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
 }

@@ -77,7 +77,7 @@ pub enum ManifestError {
     Invalid {
         /// "commit" …
         what: String,
-        /// Why.
+        /// What cannot be written, and why.
         detail: String,
     },
     /// An object or a reference is of a kind that we do not know, so we cannot say what it points at.
@@ -91,7 +91,7 @@ pub enum ManifestError {
     Probe {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// A file that describes this machine says nothing that we understand.
@@ -176,7 +176,7 @@ pub enum ReadError<E> {
         what: &'static str,
         /// The object.
         id: ObjectId,
-        /// Why.
+        /// What the store said.
         source: E,
     },
     /// The object is there and wrong.
@@ -186,7 +186,7 @@ pub enum ReadError<E> {
         what: &'static str,
         /// The object.
         id: ObjectId,
-        /// Why.
+        /// What is wrong with it.
         source: ManifestError,
     },
 }

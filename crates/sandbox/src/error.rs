@@ -27,9 +27,9 @@ pub enum SandboxError {
     Io {
         /// A verb: "mount", "open" …
         action: &'static str,
-        /// On what.
+        /// What it was done to.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The operating system refused something that has no path.
@@ -37,7 +37,7 @@ pub enum SandboxError {
     System {
         /// What was tried, with the pid or name it concerns.
         action: String,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// Nobody has this user id.
@@ -77,13 +77,13 @@ pub enum SandboxError {
     Enter {
         /// The box's first process.
         pid: i32,
-        /// Why.
+        /// The step that failed, and why.
         detail: String,
     },
     /// Ports could not be forwarded.
     #[error("cannot forward ports: {detail}")]
     Forward {
-        /// Why.
+        /// The step that failed, and why.
         detail: String,
     },
     /// The way out of a network namespace could not be opened.

@@ -159,17 +159,26 @@ fn arrows_of(
     findings
 }
 
-/// Among the crates of the product command-line parsing belongs to `cli` alone, so that every library can be used
-/// without it. Test packages may parse their own.
-pub fn clap_outside_cli(metadata: &Metadata) -> Vec<String> {
+/// Who may parse a command line: the programs that people start. Every library can be used without it.
+const PARSERS: [&str; 2] = ["cli", "infinijupd"];
+
+/// Among the crates of the product, who uses clap and is none of [`PARSERS`]. Test packages may parse their own.
+pub fn clap_elsewhere(metadata: &Metadata) -> Vec<String> {
     metadata
         .packages
         .iter()
-        .filter(|package| package.name != "cli" && !is_test_directory(metadata.directory(package)))
+        .filter(|package| {
+            !PARSERS.contains(&package.name.as_str()) && !is_test_directory(metadata.directory(package))
+        })
         .flat_map(|package| package.dependencies.iter().map(move |dependency| (package, dependency)))
         .filter(|(_, dependency)| dependency.name == "clap" || dependency.name.starts_with("clap_"))
         .map(|(package, dependency)| {
-            format!("`{}` uses `{}`, which only `cli` may", package.name, dependency.name)
+            format!(
+                "`{}` uses `{}`, which only programs may: {}",
+                package.name,
+                dependency.name,
+                PARSERS.join(", ")
+            )
         })
         .collect()
 }
@@ -326,13 +335,17 @@ mod tests {
     }
 
     #[test]
-    fn clap_is_for_the_command_line_only() {
+    fn clap_is_for_programs_only() {
         let cli: (&str, &[_]) = ("crates/cli", &[("clap", "normal"), ("clap_complete", "normal")]);
+        let daemon: (&str, &[_]) = ("crates/infinijupd", &[("clap", "normal")]);
         let bench: (&str, &[_]) = ("bench", &[("clap", "normal")]);
-        assert_eq!(clap_outside_cli(&workspace(&[cli, bench])), Vec::<String>::new());
+        assert_eq!(clap_elsewhere(&workspace(&[cli, daemon, bench])), Vec::<String>::new());
         for (name, kind) in [("clap", "normal"), ("clap_mangen", "build"), ("clap", "dev")] {
-            let found = clap_outside_cli(&workspace(&[cli, ("crates/manifest", &[(name, kind)])]));
-            assert_eq!(found, [format!("`manifest` uses `{name}`, which only `cli` may")]);
+            let found = clap_elsewhere(&workspace(&[cli, ("crates/manifest", &[(name, kind)])]));
+            assert_eq!(
+                found,
+                [format!("`manifest` uses `{name}`, which only programs may: cli, infinijupd")]
+            );
         }
     }
 }

@@ -60,7 +60,7 @@ fn the_drawing_shows_every_crate_of_the_design() {
 
 #[test]
 fn only_the_command_line_parses_command_lines() {
-    nothing(arrows::clap_outside_cli(&members()));
+    nothing(arrows::clap_elsewhere(&members()));
 }
 
 #[test]

@@ -127,13 +127,14 @@ impl BranchFiles<'_> {
         }
         // Closed to others whatever the original was: that may have been in a closed home.
         let target = own_directory(self.workspace, self.user)?;
-        let patterns = Patterns::new(&[], self.exclude);
+        let patterns =
+            Patterns::new(&[], self.exclude).map_err(io_error("leave files out of", self.workspace))?;
         let relative = |path: &Path| inside.join(path);
         let needed: BTreeSet<&Path> = self.open.iter().map(PathBuf::as_path).collect();
         let outcome = sandbox::as_user(self.user, || -> io::Result<_> {
             if made.inodes_kept {
                 // Everything is there. What was made since the snapshot is not wanted.
-                let walked = walk(target.as_fd(), &Patterns::default())?;
+                let walked = walk(target.as_fd(), &Patterns::everything())?;
                 let late = walked.seen.iter().filter(|seen| self.is_late(&relative(&seen.path), &seen.facts));
                 late.for_each(|seen| remove_name(target.as_fd(), &seen.path));
                 return Ok(None);

@@ -158,7 +158,7 @@ impl Taking<'_> {
             self.companions(&bases, &path);
         }
         if let FilePolicy::Tree { include, exclude, max_bytes } = self.request.policy {
-            let patterns = Patterns::new(include, exclude);
+            let patterns = Patterns::new(include, exclude)?;
             self.tree(&bases, &patterns, *max_bytes)?;
         }
         self.directories(&bases, standing);

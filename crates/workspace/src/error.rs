@@ -16,15 +16,15 @@ pub enum WorkspaceError {
     Io {
         /// A verb: "open", "create" …
         action: &'static str,
-        /// On what.
+        /// What it was done to.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// Somebody else has changed files that would be overwritten.
     #[error("{} files were changed by others", paths.len())]
     Changed {
-        /// Which.
+        /// The files, as the session sees them.
         paths: Vec<PathBuf>,
     },
     /// The store.

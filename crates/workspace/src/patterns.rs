@@ -1,154 +1,78 @@
-//! Patterns for paths, as people know them from `.gitignore`.
+//! Patterns for paths, exactly as in a `.gitignore`: the `ignore` crate reads them.
 //!
 //! `*` and `?` stand for anything but `/`, `[a-z]` for one of these, `**` as a whole component for any number of
-//! directories. A pattern without `/` is compared with the name at any depth, one with `/` with the path from the workspace.
-//! What fits a directory fits everything below it.
+//! directories. A pattern without `/` is compared with the name at any depth, one with `/` with the path from the workspace; one that ends
+//! with `/` fits directories only. What fits a directory fits everything below it. A pattern that begins with `!` takes back what one before
+//! it said; but what is below a directory that is excluded is never looked at, so nothing there can be taken back.
+//!
+//! Two things differ from a file of patterns: there are no comments, and a bracket that is never closed stands for itself. Matching takes
+//! time in proportion to the path, whatever the pattern.
 
-use std::os::unix::ffi::OsStrExt;
+use std::io;
 use std::path::Path;
 
-/// What of a directory is wanted.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Patterns {
-    include: Vec<Pattern>,
-    exclude: Vec<Pattern>,
-}
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+/// What of a directory is wanted.
 #[derive(Clone, Debug)]
-struct Pattern {
-    components: Vec<Vec<u8>>,
-    anchored: bool,
+pub(crate) struct Patterns {
+    /// None: everything.
+    include: Option<Gitignore>,
+    exclude: Gitignore,
 }
 
 impl Patterns {
-    /// Everything that fits one of `include`, or everything if there are none, and none of `exclude`.
-    pub(crate) fn new(include: &[String], exclude: &[String]) -> Self {
-        let parse = |texts: &[String]| texts.iter().filter_map(|text| Pattern::parse(text)).collect();
-        Self { include: parse(include), exclude: parse(exclude) }
+    /// All that there is.
+    pub(crate) fn everything() -> Self {
+        Self { include: None, exclude: Gitignore::empty() }
     }
 
-    /// Whether nothing at or below this path is wanted.
-    pub(crate) fn excludes(&self, path: &Path) -> bool {
-        self.exclude.iter().any(|pattern| pattern.fits(path))
+    /// Everything that fits one of `include`, or everything if there are none, and none of `exclude`.
+    pub(crate) fn new(include: &[String], exclude: &[String]) -> io::Result<Self> {
+        let include = read(include)?;
+        Ok(Self { include: (!include.is_empty()).then_some(include), exclude: read(exclude)? })
+    }
+
+    /// Whether nothing at or below this path is wanted; asked only below directories that are not excluded.
+    pub(crate) fn excludes(&self, path: &Path, is_dir: bool) -> bool {
+        self.exclude.matched(path, is_dir).is_ignore()
     }
 
     /// Whether a file is wanted; asked only below directories that are not excluded.
     pub(crate) fn includes(&self, path: &Path) -> bool {
-        self.include.is_empty()
-            || path.ancestors().any(|above| self.include.iter().any(|pattern| pattern.fits(above)))
+        self.include
+            .as_ref()
+            .is_none_or(|include| include.matched_path_or_any_parents(path, false).is_ignore())
     }
 }
 
-impl Pattern {
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.strip_prefix("./").unwrap_or(text);
-        let bare = text.trim_matches('/');
-        if bare.is_empty() {
-            return None;
-        }
-        let anchored = text.trim_end_matches('/').contains('/');
-        let components = bare.split('/').filter(|part| !part.is_empty()).map(|part| part.as_bytes().to_vec());
-        Some(Self { components: components.collect(), anchored })
-    }
-
-    fn fits(&self, path: &Path) -> bool {
-        let names: Vec<&[u8]> = path.components().map(|part| part.as_os_str().as_bytes()).collect();
-        match (self.anchored, names.last(), self.components.first()) {
-            (_, None, _) | (_, _, None) => false,
-            (false, Some(name), Some(pattern)) => fits_name(pattern, name),
-            (true, ..) => fits_path(&self.components, &names),
+fn read(patterns: &[String]) -> io::Result<Gitignore> {
+    let too_much = |error: ignore::Error| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("patterns of files: {error}"))
+    };
+    // Paths are given from the workspace on, so its own name does not matter.
+    let mut all = GitignoreBuilder::new("");
+    for pattern in patterns {
+        let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+        let pattern = if pattern.starts_with('#') { format!("\\{pattern}") } else { pattern.to_owned() };
+        if all.add_line(None, &pattern).is_err() {
+            all.add_line(None, &pattern.replace('[', "\\[")).map_err(too_much)?;
         }
     }
-}
-
-/// Both in lists: `**` is to components what `*` is to bytes.
-fn fits_path(pattern: &[Vec<u8>], names: &[&[u8]]) -> bool {
-    // The same walk as in `fits_name`: one star is remembered, so it takes no more than pattern × names steps.
-    let (mut at, mut name, mut star) = (0, 0, None);
-    while let Some(current) = names.get(name) {
-        match pattern.get(at) {
-            Some(part) if part == b"**" => {
-                star = Some((at, name));
-                at += 1;
-            }
-            Some(part) if fits_name(part, current) => (at, name) = (at + 1, name + 1),
-            _ => match star {
-                Some((star_at, taken)) => {
-                    star = Some((star_at, taken + 1));
-                    (at, name) = (star_at + 1, taken + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(at..).is_none_or(|rest| rest.iter().all(|part| part == b"**"))
-}
-
-fn fits_name(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut byte, mut star) = (0, 0, None);
-    while let Some(&current) = name.get(byte) {
-        let rest = pattern.get(at..).unwrap_or_default();
-        if rest.first() == Some(&b'*') {
-            star = Some((at, byte));
-            at += 1;
-            continue;
-        }
-        match one(rest, current) {
-            Some(length) => (at, byte) = (at + length, byte + 1),
-            None => match star {
-                Some((star_at, taken)) => {
-                    star = Some((star_at, taken + 1));
-                    (at, byte) = (star_at + 1, taken + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(at..).is_none_or(|rest| rest.iter().all(|&byte| byte == b'*'))
-}
-
-/// How many bytes of the pattern stand for this byte of the name.
-fn one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match *pattern {
-        [b'?', ..] => Some(1),
-        [b'\\', literal, ..] => (literal == byte).then_some(2),
-        [b'[', ref rest @ ..] => match class(rest, byte) {
-            Some((fits, length)) => fits.then_some(length + 1),
-            // A bracket that is never closed stands for itself.
-            None => (byte == b'[').then_some(1),
-        },
-        [literal, ..] => (literal == byte).then_some(1),
-        [] => None,
-    }
-}
-
-/// What follows a `[`: whether it fits, and how long it is.
-fn class(rest: &[u8], byte: u8) -> Option<(bool, usize)> {
-    let negated = matches!(rest.first(), Some(b'!' | b'^'));
-    let mut at = usize::from(negated);
-    let start = at;
-    let mut fits = false;
-    loop {
-        match (*rest.get(at)?, rest.get(at + 1), rest.get(at + 2)) {
-            (b']', ..) if at > start => return Some((fits != negated, at + 1)),
-            (low, Some(b'-'), Some(&high)) if high != b']' => {
-                fits |= (low..=high).contains(&byte);
-                at += 3;
-            }
-            (single, ..) => {
-                fits |= single == byte;
-                at += 1;
-            }
-        }
-    }
+    all.build().map_err(too_much)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn patterns(include: &[&str], exclude: &[&str]) -> Patterns {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        Patterns::new(&owned(include), &owned(exclude)).unwrap()
+    }
+
     fn fits(pattern: &str, path: &str) -> bool {
-        Pattern::parse(pattern).unwrap().fits(Path::new(path))
+        patterns(&[], &[pattern]).excludes(Path::new(path), false)
     }
 
     #[test]
@@ -156,8 +80,8 @@ mod tests {
         for (pattern, path) in [
             ("*.pyc", "a/b/c.pyc"),
             ("node_modules", "a/node_modules"),
-            ("node_modules/", "a/node_modules"),
             ("/data", "data"),
+            ("./data", "data"),
             ("data/*.csv", "data/x.csv"),
             ("data/**", "data/a/b"),
             ("**/x", "x"),
@@ -167,6 +91,7 @@ mod tests {
             ("[]]", "]"),
             ("a[", "a["),
             ("\\*", "*"),
+            ("#draft", "#draft"),
             ("*a*b*", "xxaxxbxx"),
         ] {
             assert!(fits(pattern, path), "{pattern} {path}");
@@ -180,28 +105,49 @@ mod tests {
             ("*.pyc", "a.pyc/x"),
             ("\\*", "x"),
             ("a/**/x", "b/x"),
+            ("", "a"),
+            ("/", "a"),
         ] {
             assert!(!fits(pattern, path), "{pattern} {path}");
         }
-        assert!(Pattern::parse("/").is_none() && Pattern::parse("").is_none());
+    }
+
+    #[test]
+    fn a_slash_at_the_end_means_directories() {
+        let directories = patterns(&[], &["build/"]);
+        assert!(directories.excludes(Path::new("a/build"), true));
+        assert!(!directories.excludes(Path::new("a/build"), false));
+    }
+
+    #[test]
+    fn an_exclamation_mark_takes_back_what_came_before() {
+        let logs = patterns(&[], &["*.log", "!keep.log", "!data/**"]);
+        assert!(logs.excludes(Path::new("a/run.log"), false));
+        assert!(!logs.excludes(Path::new("a/keep.log"), false));
+        assert!(!logs.excludes(Path::new("data/run.log"), false));
+        let again = patterns(&[], &["!keep.log", "*.log"]);
+        assert!(again.excludes(Path::new("keep.log"), false), "the last one counts");
+        assert!(fits("\\!important", "!important"));
+
+        let notebooks = patterns(&["*.ipynb", "!draft-*"], &[]);
+        assert!(notebooks.includes(Path::new("a/study.ipynb")));
+        assert!(!notebooks.includes(Path::new("a/draft-1.ipynb")));
     }
 
     #[test]
     fn a_hostile_pattern_takes_no_longer_than_a_plain_one() {
-        let name = vec![b'a'; 4096];
-        let pattern = b"*a".repeat(2000);
-        assert!(fits_name(&pattern, &name));
-        let pattern = [pattern, b"b".to_vec()].concat();
-        assert!(!fits_name(&pattern, &name));
+        let name = "a".repeat(4096);
+        assert!(fits(&"*a".repeat(200), &name));
+        assert!(!fits(&format!("{}b", "*a".repeat(200)), &name));
     }
 
     #[test]
     fn including_a_directory_includes_what_is_below() {
-        let patterns = Patterns::new(&["src".into(), "*.ipynb".into()], &["*.tmp".into()]);
+        let patterns = patterns(&["src", "*.ipynb"], &["*.tmp"]);
         assert!(patterns.includes(Path::new("src/a/b.rs")));
         assert!(patterns.includes(Path::new("x/n.ipynb")));
         assert!(!patterns.includes(Path::new("x/b.rs")));
-        assert!(patterns.excludes(Path::new("src/a.tmp")));
-        assert!(Patterns::default().includes(Path::new("x")));
+        assert!(patterns.excludes(Path::new("src/a.tmp"), false));
+        assert!(Patterns::everything().includes(Path::new("x")));
     }
 }

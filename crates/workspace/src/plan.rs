@@ -238,9 +238,7 @@ impl<'a> PutBack<'a> {
             }
         }
         let walk_it = match self.policy {
-            FilePolicy::Tree { include, exclude, .. } if self.to.whole_tree => {
-                Some(Patterns::new(include, exclude))
-            }
+            FilePolicy::Tree { include, exclude, .. } if self.to.whole_tree => Some((include, exclude)),
             _ => None,
         };
         let (beside, walked) = sandbox::as_user(self.user, || -> io::Result<_> {
@@ -251,7 +249,9 @@ impl<'a> PutBack<'a> {
             };
             let beside: Vec<_> = beside.into_iter().filter_map(there).collect();
             let walked = match (walk_it, bases.get(Base::Workspace)) {
-                (Some(patterns), Ok(handle)) => Some(walk(handle, &patterns)?),
+                (Some((include, exclude)), Ok(handle)) => {
+                    Some(walk(handle, &Patterns::new(include, exclude)?)?)
+                }
                 _ => None,
             };
             Ok((beside, walked))

@@ -50,10 +50,6 @@ pub(crate) fn walk(root: BorrowedFd<'_>, patterns: &Patterns) -> io::Result<Walk
         if name == ".infinijup" {
             continue;
         }
-        if patterns.excludes(&path) {
-            walked.left_out.push((path, "excluded by a pattern".to_owned()));
-            continue;
-        }
         if walked.seen.len() >= MAX_NAMES {
             walked.left_out.push((path, format!("beyond {MAX_NAMES} names")));
             break;
@@ -68,6 +64,10 @@ pub(crate) fn walk(root: BorrowedFd<'_>, patterns: &Patterns) -> io::Result<Walk
                 continue;
             }
         };
+        if patterns.excludes(&path, facts.is_dir()) {
+            walked.left_out.push((path, "excluded by a pattern".to_owned()));
+            continue;
+        }
         if !facts.is_dir() {
             if patterns.includes(&path) {
                 walked.seen.push(Seen { path, facts });

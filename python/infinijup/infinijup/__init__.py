@@ -5,7 +5,7 @@ the magic `%infinijup` (docs/jupyter.md). Nothing that is imported here imports 
 of them. The parts for the Jupyter server are `provisioner`, `daemon` and `serverextension`.
 """
 
-from infinijup.rest import (
+from infinijup.quiescing import (
     QuiesceError,
     ResumeError,
     on_quiesce,

@@ -17,7 +17,7 @@ import struct
 import threading
 from pathlib import Path
 
-from infinijup import rest as engine
+from infinijup import quiescing as engine
 
 DEFAULT_DIRECTORY = "/dev/shm"
 _NAP = 0.05

@@ -14,7 +14,7 @@ import asyncio
 import inspect
 import time
 
-from infinijup import rest
+from infinijup import quiescing
 
 # Before the hooks of users: theirs may free what requests still need.
 ORDER = -100
@@ -26,7 +26,7 @@ def attach(engine, level=1, drain=45.0, loop=None, order=ORDER):
     if level not in (1, 2):
         raise ValueError(f"vLLM has sleep levels 1 and 2, not {level!r}")
     sleeper = Sleeper(engine, level, drain, loop)
-    return rest.register("vllm", sleeper.sleep, sleeper.wake, order)
+    return quiescing.register("vllm", sleeper.sleep, sleeper.wake, order)
 
 
 class Sleeper:

@@ -156,7 +156,7 @@ class CellNote(TypedDict, total=False):
 class CheckpointOutcome(TypedDict):
     """A process tree was written to a directory."""
 
-    # Where.
+    # The directory with the images.
     directory: Text
     # How long the processes stood still.
     frozen_us: int
@@ -191,7 +191,7 @@ class _CommitViewAlways(TypedDict):
     thread: str
     # Tags that lead to it.
     tags: list[str]
-    # When.
+    # When the processes stood still for it.
     time: str
     # Why: `manual`, `before-cell`, `after-cell`, `interval`, `idle`, `before-rollback`, `rollback`, `before-restart`, `before-
     # shutdown`, `suspend`, `branch` …
@@ -365,9 +365,9 @@ class _EventAlways(TypedDict):
 
     # Its number: later is larger.
     id: int
-    # When.
+    # When it happened.
     time: str
-    # What.
+    # What happened; the fields that belong to it are set.
     kind: EventKind
 
 
@@ -422,9 +422,9 @@ class ExecRequest(_ExecRequestAlways, total=False):
 class _FileDiffAlways(TypedDict):
     """What is always there."""
 
-    # Which.
+    # Its path inside the session.
     path: Text
-    # How.
+    # How the two snapshots differ in it.
     change: Change
 
 
@@ -538,7 +538,7 @@ class Keep(TypedDict, total=False):
 class KeptCommit(TypedDict):
     """A snapshot that was to be forgotten and was not."""
 
-    # Which.
+    # Its id.
     commit: str
     # Why it had to stay, for people.
     reason: str
@@ -573,7 +573,7 @@ class MappingDiff(TypedDict):
     end: int
     # A path, `[heap]`, `[stack]`, `[anon]` …
     name: Text
-    # How.
+    # How the two snapshots differ in it.
     change: Change
     # How many bytes, in whole pages, differ.
     changed_bytes: int
@@ -595,7 +595,7 @@ class ProcessDiff(TypedDict):
     pid: int
     # Its name.
     name: str
-    # How.
+    # How the two snapshots differ in it.
     change: Change
 
 
@@ -786,7 +786,7 @@ class Sessions(TypedDict):
 class _SignalRequestAlways(TypedDict):
     """What is always there."""
 
-    # Which.
+    # The signal to send.
     signal: Signal
 
 
@@ -904,7 +904,7 @@ class Step(_StepAlways, total=False):
     micros: int | None
     # How much of it is done, if that can be counted.
     done: int | None
-    # Of how much.
+    # How much there is to do in it.
     total: int | None
 
 
@@ -1001,9 +1001,9 @@ class TimedStep(TypedDict):
 class Uncaptured(TypedDict):
     """Something that a snapshot does not hold."""
 
-    # What.
+    # Its path inside the session.
     path: Text
-    # Why not.
+    # Why it could not be captured, for people.
     reason: str
 
 
@@ -1030,7 +1030,7 @@ class _VariableDiffAlways(TypedDict):
 
     # Its name.
     name: str
-    # How.
+    # How the two snapshots differ in it.
     change: Change
 
 

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from infinijup import rest as engine  # noqa: E402
+from infinijup import quiescing as engine  # noqa: E402
 
 # A socket that is named is connected to, never made. Here and not in a fixture: those of modules come before it.
 os.environ["INFINIJUP_SOCKET"] = "/nonexistent/infinijupd.sock"

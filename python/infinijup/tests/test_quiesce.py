@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import infinijup
-from infinijup import rest as engine
+from infinijup import quiescing as engine
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ pub enum Doing {
 /// What a kernel is doing, and with which cell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// What.
+    /// Whether it works.
     pub doing: Doing,
     /// The number of the cell that runs or ran last.
     pub number: Option<u32>,

@@ -145,7 +145,7 @@ pub struct GpuProcess {
 pub struct DeviceMemory {
     /// UUID of the device.
     pub device: String,
-    /// How much.
+    /// Bytes that it takes there.
     #[serde(with = "wire::int")]
     pub bytes: u64,
 }
@@ -191,7 +191,7 @@ pub enum WorkspacePolicy {
 /// A path that is not part of the snapshot though it might have been.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NotCaptured {
-    /// Where.
+    /// The path.
     pub path: ByteText,
     /// Why, for people.
     pub reason: String,

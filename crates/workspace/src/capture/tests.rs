@@ -103,6 +103,22 @@ fn policy_tree_takes_the_directory_within_patterns_and_bounds() {
 }
 
 #[test]
+fn what_a_pattern_takes_back_is_captured() {
+    let home = Home::new();
+    let kept = home.write("work/logs/keep.log", "kept");
+    let left = home.write("work/logs/run.log", "left");
+    let file = home.write("work/build", "a file, not a directory");
+    home.write("work/src/build/x.o", "x");
+    let exclude = vec!["*.log".into(), "!keep.log".into(), "build/".into()];
+    let policy = FilePolicy::Tree { include: vec![], exclude, max_bytes: 1 << 20 };
+    let (captured, listing) = home.capture_with(&policy, &[], &Listing::default(), &[]);
+    assert!(home.content_in(&listing, &kept).is_some() && home.content_in(&listing, &file).is_some());
+    assert_eq!(home.content_in(&listing, &left), None);
+    let excluded = |name: &str| (name.into(), "excluded by a pattern".into());
+    assert_eq!(reasons(&captured), [excluded("run.log"), excluded("build")]);
+}
+
+#[test]
 fn what_did_not_change_is_not_read_again() {
     let home = Home::new();
     let file = home.write("work/data", "12345");

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infinijup.daemon import DaemonAway, DaemonError, target
-from infinijup.serverextension import room
+from infinijup.serverextension import make_way
 from infinijup.serverextension.connection import BUSY_LIMIT, SETTLE_LIMIT, SwapAwareConnection
 from infinijup.serverextension.ledger import Request
 
@@ -83,7 +83,7 @@ class Swaps:
             try:
                 await self.operate(kernel_id, "resume", {})
             except DaemonError as error:
-                if error.code == room.NO_ROOM and await room.make(self.hub, kernel_id):
+                if error.code == make_way.GPU_IS_FULL and await make_way.suspend_idlest(self.hub, kernel_id):
                     continue
                 if desk.asleep:
                     self.hub.warn(kernel_id, error)

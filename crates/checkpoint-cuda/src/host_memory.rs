@@ -1,8 +1,8 @@
-//! Is there room for the GPU's memory?
+//! Does the GPU's memory fit into the machine's?
 //!
 //! A checkpoint moves all device memory of a process into anonymous memory of that process. If the process's memory cgroup or
 //! the machine cannot take it, the kernel kills the process in the middle of the move. So this is found out before anything is
-//! locked. Room on the GPUs, for a restore, is NVML's to tell and not looked at here.
+//! locked. Space on the GPUs, for a restore, is NVML's to tell and not looked at here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::facts::Target;
 
 /// Memory that some processes share.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct MemoryLimit {
     /// For people: the machine's memory, or a cgroup.
     pub place: String,
     /// Bytes that can still be taken.
@@ -24,9 +24,9 @@ pub struct Room {
     pub pids: Vec<i32>,
 }
 
-/// Checks that each of `rooms` can take the device memory of those of `targets` that take from it, and the machine, with
+/// Checks that each of `limits` can take the device memory of those of `targets` that take from it, and the machine, with
 /// `host_available` bytes, that of all.
-pub fn check(targets: &[Target], host_available: u64, rooms: &[Room]) -> Result<()> {
+pub fn check(targets: &[Target], host_available: u64, limits: &[MemoryLimit]) -> Result<()> {
     let needed = |takes: &dyn Fn(i32) -> bool| {
         targets
             .iter()
@@ -38,10 +38,10 @@ pub fn check(targets: &[Target], host_available: u64, rooms: &[Room]) -> Result<
         let place = "the memory of this machine".to_owned();
         return Err(CudaError::NoRoom { needed: all, available: host_available, place });
     }
-    for room in rooms {
-        let needed = needed(&|pid| room.pids.contains(&pid));
-        if needed > room.available {
-            return Err(CudaError::NoRoom { needed, available: room.available, place: room.place.clone() });
+    for limit in limits {
+        let needed = needed(&|pid| limit.pids.contains(&pid));
+        if needed > limit.available {
+            return Err(CudaError::NoRoom { needed, available: limit.available, place: limit.place.clone() });
         }
     }
     Ok(())
@@ -49,7 +49,7 @@ pub fn check(targets: &[Target], host_available: u64, rooms: &[Room]) -> Result<
 
 /// [`check`] with the machine and the cgroups as they are now.
 pub fn check_now(targets: &[Target]) -> Result<()> {
-    check(targets, host_available()?, &rooms(targets)?)
+    check(targets, host_available()?, &limits(targets)?)
 }
 
 /// Memory that the machine can hand out without swapping.
@@ -59,22 +59,22 @@ pub fn host_available() -> Result<u64> {
 }
 
 /// All memory cgroups with a limit that the targets are in, directly or from below.
-pub fn rooms(targets: &[Target]) -> Result<Vec<Room>> {
-    let mut found: Vec<(PathBuf, Room)> = Vec::new();
+pub fn limits(targets: &[Target]) -> Result<Vec<MemoryLimit>> {
+    let mut found: Vec<(PathBuf, MemoryLimit)> = Vec::new();
     for target in targets {
         for cgroup in cgroup::of(target.pid, "memory")? {
             for directory in cgroup.directories {
-                if let Some((_, room)) = found.iter_mut().find(|(known, _)| *known == directory) {
-                    room.pids.push(target.pid);
+                if let Some((_, limit)) = found.iter_mut().find(|(known, _)| *known == directory) {
+                    limit.pids.push(target.pid);
                 } else if let Some(available) = available(cgroup.version, &directory) {
                     let place = format!("the memory of cgroup `{}`", directory.display());
-                    let room = Room { place, available, pids: vec![target.pid] };
-                    found.push((directory, room));
+                    let limit = MemoryLimit { place, available, pids: vec![target.pid] };
+                    found.push((directory, limit));
                 }
             }
         }
     }
-    Ok(found.into_iter().map(|(_, room)| room).collect())
+    Ok(found.into_iter().map(|(_, limit)| limit).collect())
 }
 
 /// What a memory cgroup can still take; `None` if it has no limit.
@@ -109,8 +109,8 @@ mod tests {
         [Target { pid: 7, vram_bytes: 3 * GIB }, Target { pid: 8, vram_bytes: 2 * GIB }]
     }
 
-    fn room(available: u64, pids: &[i32]) -> Room {
-        Room { place: "a cgroup".to_owned(), available, pids: pids.to_vec() }
+    fn limit(available: u64, pids: &[i32]) -> MemoryLimit {
+        MemoryLimit { place: "a cgroup".to_owned(), available, pids: pids.to_vec() }
     }
 
     #[test]
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn a_cgroup_must_take_what_is_in_it() {
-        check(&targets(), u64::MAX, &[room(3 * GIB, &[7]), room(2 * GIB, &[8])]).unwrap();
-        check(&targets(), u64::MAX, &[room(4 * GIB, &[7, 8])]).unwrap_err();
-        let refused = check(&targets(), u64::MAX, &[room(GIB, &[8])]).unwrap_err();
+        check(&targets(), u64::MAX, &[limit(3 * GIB, &[7]), limit(2 * GIB, &[8])]).unwrap();
+        check(&targets(), u64::MAX, &[limit(4 * GIB, &[7, 8])]).unwrap_err();
+        let refused = check(&targets(), u64::MAX, &[limit(GIB, &[8])]).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "2147483648 bytes of GPU memory do not fit into a cgroup, which has room for 1073741824"
@@ -158,6 +158,6 @@ mod tests {
     #[test]
     fn this_machine_has_memory() {
         assert!(host_available().unwrap() > 0);
-        rooms(&[Target { pid: i32::try_from(std::process::id()).unwrap(), vram_bytes: 1 }]).unwrap();
+        limits(&[Target { pid: i32::try_from(std::process::id()).unwrap(), vram_bytes: 1 }]).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-"""Room on the GPU for a kernel that wakes up: the one that has been idle longest makes it.
+"""A kernel that wakes up and finds the GPU full: the one that has been idle longest makes way for it.
 
 Only where the user has idle kernels suspended anyway: then this merely does it sooner, for a reason.
 """
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from infinijup.serverextension.hub import Hub
 
 # No place on the GPUs.
-NO_ROOM = "IJ-L080"
+GPU_IS_FULL = "IJ-L080"
 
 
-async def make(hub: "Hub", kernel_id: str) -> bool:
+async def suspend_idlest(hub: "Hub", kernel_id: str) -> bool:
     """Suspends one other kernel. False if there is none that could be."""
     if hub.policy.server.suspend_after_idle_s is None:
         return False
@@ -22,7 +22,7 @@ async def make(hub: "Hub", kernel_id: str) -> bool:
         views = (await hub.daemon.get("/v1/sessions"))["sessions"]
     except DaemonError as error:
         # The cell that waits is told why it cannot run, instead of waiting for ever.
-        hub.log.info("infinijup: nobody can be asked to make room: %s", error)
+        hub.log.info("infinijup: nobody can be asked to make way: %s", error)
         return False
     idle = [(since, kernel) for view in views if (kernel := hub.kernel_of(view["id"])) and (since := _idle_since(hub, kernel, view))]
     for _, kernel in sorted(idle):
@@ -31,7 +31,7 @@ async def make(hub: "Hub", kernel_id: str) -> bool:
         try:
             await hub.swaps.operate(kernel, "suspend", {"reason": "idle"})
         except DaemonError as error:
-            hub.log.info("infinijup: kernel %s makes no room: %s", kernel, error)
+            hub.log.info("infinijup: kernel %s makes no way: %s", kernel, error)
         else:
             return True
     return False
