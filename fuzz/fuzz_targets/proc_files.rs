@@ -1,13 +1,11 @@
 //! What other people's processes make the kernel write into `/proc`: mappings, links, names, environments. The input is one such file,
 //! read by every reader; each path in it is judged as well.
-#![no_main]
 
 use gpu_detect::maps::{self, Mapping};
 use gpu_detect::object::Object;
 use gpu_detect::text;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     for (line, path) in maps::with_file(bytes) {
         assert!(line.ends_with(path));
         let _ = Object::of(path);
@@ -36,4 +34,4 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let _ = (text::Status::parse(bytes), text::environment(bytes), text::cgroup(bytes), text::parent(bytes));
     let _ = (text::unix_sockets(bytes), text::children(bytes));
-});
+}
