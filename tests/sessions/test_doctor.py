@@ -6,8 +6,8 @@ import subprocess
 from harness.daemon import criu
 
 
-def test_this_machine_works(commands):
-    answer = commands.run("doctor")
+def test_this_machine_works(module_commands):
+    answer = module_commands.run("doctor")
     report = answer.one("doctor")
     assert answer.code == 0 and report["works"]
     assert not [finding for finding in report["findings"] if finding["state"] == "fail"]
@@ -38,8 +38,8 @@ def test_without_criu_it_says_so(make_daemon, user):
     assert "install" in failed["criu"]["fix"], failed["criu"]
 
 
-def test_what_it_says_of_the_kernel_is_true(commands):
-    findings = {finding["item"]: finding for finding in commands.run("doctor").one("doctor")["findings"]}
+def test_what_it_says_of_the_kernel_is_true(module_commands):
+    findings = {finding["item"]: finding for finding in module_commands.run("doctor").one("doctor")["findings"]}
     has_soft_dirty = subprocess.run([criu(), "check", "--feature", "mem_dirty_track"], capture_output=True, check=False).returncode == 0
     assert (findings["soft-dirty"]["state"] == "ok") == has_soft_dirty, findings["soft-dirty"]
     # Since Linux 6.7.

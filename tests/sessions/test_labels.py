@@ -13,8 +13,13 @@ POLICY = {"snapshot_every_s": 600, "suspend_after_idle_s": 60, "keep": {"last": 
 
 
 @pytest.fixture
-def jupyter(commands):
-    return Provisioner(commands)
+def jupyter(module_commands):
+    return Provisioner(module_commands)
+
+
+@pytest.fixture
+def daemon(module_commands):
+    return module_commands.daemon
 
 
 def test_notes_survive_the_daemon(jupyter, daemon):

@@ -175,6 +175,13 @@ def commands(user, daemon):
     return Commands(daemon, user)
 
 
+@pytest.fixture(scope="module")
+def module_commands(module_make_daemon, module_make_user):
+    """The same for all tests of a module that leave nothing to each other."""
+    user = module_make_user()
+    return Commands(module_make_daemon(user=user), user)
+
+
 @pytest.fixture
 def history(user, daemon):
     """The routes of history, as the user."""
