@@ -9,7 +9,8 @@ export INFINIJUP_INTRUDER_SECONDS=60
 export INFINIJUP_FLOOD_SECONDS=10
 # Operations of each of two users side by side (20).
 export INFINIJUP_SIDE_BY_SIDE=200
-# Rounds of a kernel with two GPUs, and MiB on each of them (20x64,2x256).
+# Rounds of a kernel with two GPUs, and MiB on each of them (8x64,2x256). Of all tests with a GPU these took longest: twenty rounds of 64 MiB
+# are seven minutes, and what a round can leave behind shows after eight.
 export INFINIJUP_GPU_STORIES=20x64,20x1024
 # For how long each fuzz target runs (6).
 export FUZZ_SECONDS=60

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The words that the stages are written in. Sourced by .ci/run, which also sets STAGES and REQUIRED; $RESULTS and
+# The words that the stages are written in. Sourced by .ci/run, which also sets STAGES and REQUIRED, and by lanes; $RESULTS and
 # $STAGE are those of the stage that is running.
 #
 # A result is one line in $RESULTS: `PASSED FAILED SKIPPED NAME`. A plain check counts one; a test runner counts as
@@ -46,10 +46,18 @@ tell() { # "PASSED FAILED SKIPPED"
     awk '{ printf "%d passed, %d failed, %d skipped\n", $1, $2, $3 }' <<<"$1"
 }
 
-# What cannot run here. In a required stage on a CI machine that is a failure: the machine must be made able.
+# Whether a skip is a failure: in a required stage on a CI machine. The machine must be made able, or what can never run there is left out by
+# its name, with the reason beside it in the stage.
+skips_fail() {
+    # REQUIRED is one word to those who inherit it.
+    # shellcheck disable=SC2086
+    [ "${CI:-}" = true ] && contains "$STAGE" $REQUIRED
+}
+
+# What cannot run here.
 skip() { # NAME REASON
     printf 'skipped: %s because %s\n' "$1" "$2"
-    if [ "${CI:-}" = true ] && contains "$STAGE" "${REQUIRED[@]}"; then
+    if skips_fail; then
         record 0 1 0 "$1 was skipped, but stage $STAGE is required: $2"
     else
         record 0 0 1 "$1"
@@ -93,7 +101,8 @@ check() { # NAME SECONDS COMMAND…
 }
 
 # A test runner: counts what it ran. COUNTER is count_nextest, count_cargo_test, count_pytest or count_node_test. Fails if the command fails
-# or if fewer than LEAST tests passed, so that a filter that matches nothing is not taken for success.
+# or if fewer than LEAST tests passed, so that a filter that matches nothing is not taken for success. Tests that the runner skipped are
+# failures where skips are.
 check_tests() { # NAME SECONDS COUNTER LEAST COMMAND…
     local name=$1 seconds=$2 counter=$3 least=$4 log status passed failed skipped
     shift 4
@@ -110,6 +119,10 @@ check_tests() { # NAME SECONDS COUNTER LEAST COMMAND…
         failed=$((failed + 1))
         printf 'FAILED: %s ran %d tests that passed, expected at least %d\n' "$name" "$passed" "$least"
     fi
+    if [ "$skipped" -gt 0 ] && skips_fail; then
+        printf 'FAILED: %s skipped %d tests, but stage %s is required\n' "$name" "$skipped" "$STAGE"
+        failed=$((failed + skipped)) skipped=0
+    fi
     record "$passed" "$failed" "$skipped" "$name ($failed failed)"
     [ "$failed" -eq 0 ]
 }
@@ -119,12 +132,14 @@ without_colour() {
 }
 
 # nextest closes with `Summary [ 1.2s] 9/10 tests run: 7 passed (1 slow), 1 failed, 1 timed out, 2 skipped`. Tests of
-# the second number that were never run count as failed.
+# the second number that were never run count as failed. What it calls skipped are mostly tests of other filters; .ci/nextest.sh says
+# before it which tests of this one are ignored.
 count_nextest() {
     awk '
         function number(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART) + 0 : 0 }
+        /^ignored: / { skipped++ }
         /^ *Summary \[/ {
-            passed = number("passed"); skipped = number("skipped")
+            passed = number("passed")
             failed = number("failed") + number("exec failed") + number("timed out")
             if (match($0, /[0-9]+\/[0-9]+ tests? run/)) {
                 split(substr($0, RSTART, RLENGTH), run, /[\/ ]/)
@@ -198,6 +213,25 @@ build() {
     check "programs and tests build" 1200 cargo build --workspace --lib --bins --tests --locked
 }
 
+# Marked `#[ignore]` because they are no tests by themselves: the parts and stories are run by the tests beside them, each in a process of
+# its own, and `make_fixtures` is run by hand to add fixtures.
+NOT_BY_THEMSELVES=(part_whole_cycle part_whole_cycle_in_a_box part_refused the_client make_fixtures story_there_and_back
+    story_branches_share_what_is_free story_refused_before_any_lock story_the_driver_says_no story_a_daemon_that_died)
+
+# Tests in Rust, by nextest where it is installed.
+rust_tests() { # NAME LEAST FILTER CARGO-TEST-ARGUMENT…
+    local name=$1 least=$2 filter=$3 part
+    shift 3
+    if cargo nextest --version >/dev/null 2>&1; then
+        printf -v part '%s|' "${NOT_BY_THEMSELVES[@]}"
+        check_tests "$name" 900 count_nextest "$least" .ci/nextest.sh "($filter) and not test(/(^|::)(${part%|})\$/)"
+    else
+        echo "cargo-nextest is not installed: cargo test runs all tests of the crates, without a time limit for each"
+        check_tests "$name" 900 count_cargo_test "$least" cargo test "$@" --no-fail-fast --locked -- \
+            "${NOT_BY_THEMSELVES[@]/#/--skip=}"
+    fi
+}
+
 # Tests of the GPU's crates on the stand-in driver, as a filter of nextest. `gpu` runs them.
 GPU_TESTS='(kind(test) and (package(cuda-sim) or package(checkpoint-cuda) or package(gpu-detect)))'
 GPU_TESTS+=' or (package(lifecycle) and binary(/real_gpu/))'
@@ -231,6 +265,10 @@ end_to_end() { # NAME PYTHON LEAST PYTEST-ARGUMENT…
 # shellcheck disable=SC2034
 THOUSAND_CYCLES=(test_leaks.py::test_a_small_kernel test_leaks.py::test_a_tiny_process)
 
+# What `browser` runs of tests/sessions, and `sessions` leaves out.
+# shellcheck disable=SC2034
+KERNELS_OF_JUPYTER=(test_provisioner.py test_other_kernels.py test_magic.py)
+
 # Everything that live sessions need, and the programs.
 need_programs() { # WHAT-FOR
     if [ "$(id -u)" -ne 0 ]; then
@@ -240,7 +278,8 @@ need_programs() { # WHAT-FOR
     installed sessions && build
 }
 
-# JupyterLab with its programs on the PATH, and our wheels, built once in a run; infinijup is installed beside it.
+# JupyterLab with its programs on the PATH, and our wheels, built once in a run; infinijup is installed beside it, once too, because others may
+# be using it.
 need_wheel() { # WHAT-FOR
     if [ "$(id -u)" -ne 0 ]; then
         skip "$1" "it needs root"
@@ -248,29 +287,31 @@ need_wheel() { # WHAT-FOR
     fi
     installed sessions lab && build || return
     export PATH=$LAB/bin:$PATH
-    if [ ! -d "$SCRATCH/wheel" ]; then
-        check "wheels and source archive build" 900 scripts/build-wheel.sh --programs "$PROGRAMS" \
-            --criu /opt/infinijup/criu --venv "$LAB" --out "$SCRATCH/wheel" || return
+    # Lanes want it at the same time: the second one waits, and finds it.
+    local turn status=0
+    exec {turn}>"$SCRATCH/wheel.lock" && flock "$turn"
+    if [ ! -f "$SCRATCH/wheel.installed" ]; then
+        make_wheel && touch "$SCRATCH/wheel.installed" || status=1
     fi
+    exec {turn}>&-
     INFINIJUP_WHEEL=$(echo "$SCRATCH"/wheel/infinijup-*.whl)
     INFINIJUP_ARCHIVE=$(echo "$SCRATCH"/wheel/infinijup-*.tar.gz)
     INFINIJUP_CRIU_WHEEL=$(echo "$SCRATCH"/wheel/infinijup_criu-*.whl)
     export INFINIJUP_WHEEL INFINIJUP_ARCHIVE INFINIJUP_CRIU_WHEEL
-    check "the wheel is installed" 120 scripts/lab-python.sh --wheel "$INFINIJUP_WHEEL"
+    return $status
+}
+
+make_wheel() {
+    check "wheels and source archive build" 900 scripts/build-wheel.sh --programs "$PROGRAMS" \
+        --criu /opt/infinijup/criu --venv "$LAB" --out "$SCRATCH/wheel" &&
+        check "the wheel is installed" 120 scripts/lab-python.sh --wheel "$(echo "$SCRATCH"/wheel/infinijup-*.whl)"
 }
 
 # Tests in Rust that skip themselves without root and CRIU, and must not here.
 live_tests() { # NAME FILTER LEAST
-    local name=$1 filter=$2 least=$3
     export INFINIJUP_TESTS_REQUIRED=1 INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu
-    if cargo nextest --version >/dev/null 2>&1; then
-        check_tests "$name" 900 count_nextest "$least" cargo nextest run --workspace --profile ci --locked \
-            -E "$filter"
-    else
-        echo "cargo-nextest is not installed: cargo test runs all tests of the crates, also those that ran before"
-        check_tests "$name" 900 count_cargo_test "$least" cargo test -p checkpoint-criu -p image-store -p image-trust -p sandbox -p lifecycle -p cuda-sim \
-            -p checkpoint-cuda -p gpu-detect --lib --test '*' --no-fail-fast --locked
-    fi
+    rust_tests "$1" "$3" "$2" -p checkpoint-criu -p image-store -p image-trust -p sandbox -p lifecycle -p cuda-sim -p checkpoint-cuda -p gpu-detect \
+        --lib --test '*'
 }
 
 # ---- beside the stages ----

@@ -21,8 +21,9 @@ counts() { # COUNTER EXPECTED TEXT
     [ "$got" = "$2" ] || surprise "$1 made \`$got\` of: $3"
 }
 counts count_nextest "4 0 0" '     Summary [   0.013s] 4 tests run: 4 passed, 0 skipped\n'
-counts count_nextest "1 0 7" '     Summary [   0.013s] 1 test run: 1 passed (1 leaky), 7 skipped\n'
-counts count_nextest "7 3 2" 'Summary [ 9s] 10 tests run: 7 passed (1 slow, 1 flaky), 1 failed, 1 exec failed, 1 timed out, 2 skipped\n'
+counts count_nextest "1 0 0" '     Summary [   0.013s] 1 test run: 1 passed (1 leaky), 7 skipped\n'
+counts count_nextest "1 0 2" 'ignored: x::y a\nignored: x::y b\n     Summary [   0.013s] 1 test run: 1 passed, 7 skipped\n'
+counts count_nextest "7 3 0" 'Summary [ 9s] 10 tests run: 7 passed (1 slow, 1 flaky), 1 failed, 1 exec failed, 1 timed out, 2 skipped\n'
 counts count_nextest "3 6 0" 'Summary [ 9s] 4/9 tests run: 3 passed, 1 failed, 0 skipped\n'
 counts count_nextest "2 1 0" '\033[31;1m     Summary\033[0m [ 1s] 3 tests run: 2 \033[32mpassed\033[0m, 1 failed, 0 skipped\n'
 counts count_nextest "0 0 0" 'error: could not compile `x`\n'
@@ -96,11 +97,13 @@ gate true 1 "1 passed, 1 failed, 0 skipped" unit
 
 result='echo "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured"'
 stage unit "check_tests t 5 count_cargo_test 1 sh -c '$result'"
-gate true 0 "3 passed, 0 failed, 1 skipped" unit
+gate false 0 "3 passed, 0 failed, 1 skipped" unit
+gate true 1 "3 passed, 1 failed, 0 skipped" unit
+printed "FAILED: t skipped 1 tests, but stage unit is required"
 stage unit "check_tests t 5 count_cargo_test 4 sh -c '$result'"
-gate true 1 "3 passed, 1 failed, 1 skipped" unit
+gate false 1 "3 passed, 1 failed, 1 skipped" unit
 stage unit "check_tests t 5 count_cargo_test 1 sh -c '$result; exit 101'"
-gate true 1 "3 passed, 1 failed, 1 skipped" unit
+gate false 1 "3 passed, 1 failed, 1 skipped" unit
 
 stage unit 'if read -r line; then echo "got $line"; else check "no stdin" 5 true; fi'
 gate true 0 "1 passed, 0 failed, 0 skipped" unit <<<"typed"
@@ -139,6 +142,10 @@ stage sessions "check 'the lane runs meanwhile' 20 sh -c 'until [ -f $SCRATCH/la
 stage gpu "[ \"\$(id -u)\" -ne 0 ] || touch /dev/only-in-the-lane; touch $SCRATCH/lane; check 'it is counted' 5 true; check bad 5 false"
 gate true 1 "2 passed, 1 failed, 0 skipped" sessions gpu
 printed "stage gpu: 1 passed, 1 failed, 0 skipped"
+stage sessions 'check fine 5 true'
+stage gpu 'skip thing "it is not here"'
+gate true 1 "1 passed, 1 failed, 0 skipped" sessions gpu
+gate false 0 "1 passed, 0 failed, 1 skipped" sessions gpu
 
 stage unit 'check "$INFINIJUP_LEAK_CYCLES cycles" 5 true'
 gate true 0 "1 passed, 0 failed, 0 skipped" --full unit

@@ -7,10 +7,12 @@ gpu() {
     need_programs "sessions with a GPU" || return 0
     installed gpu_python || return 0
     live_tests "GPU engines on the stand-in" "$GPU_TESTS" 125
-    check_tests "Python package" 300 count_pytest 5 env PYTHONDONTWRITEBYTECODE=1 \
-        /opt/infinijup/gpu-venv/bin/python -m pytest -q python/infinijup/tests
+    # Those three need httpx, which comes with JupyterLab, and run in `jupyter`.
+    check_tests "Python package" 300 count_pytest 80 env PYTHONDONTWRITEBYTECODE=1 \
+        /opt/infinijup/gpu-venv/bin/python -m pytest -q python/infinijup/tests \
+        --ignore-glob='*/test_daemon.py' --ignore-glob='*/test_launch.py' --ignore-glob='*/tests/test_provisioner.py'
     mapfile -t files < <(cd tests/sessions && printf '%s\n' test_gpu_*.py)
-    end_to_end "end to end with a GPU" /opt/infinijup/gpu-venv/bin/python 240 "${files[@]}"
+    end_to_end "end to end with a GPU" /opt/infinijup/gpu-venv/bin/python 265 "${files[@]}"
 }
 
 gpu

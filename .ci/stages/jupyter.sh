@@ -8,9 +8,9 @@ jupyter() {
     check "Python is clean" 60 sh -c 'ruff check python tests/e2e tests/install && ruff format --check python/infinijup-criu tests/e2e tests/install'
     check "JupyterLab knows the extension" 180 sh -c 'jupyter labextension list 2>&1 | grep -E "infinijup .*enabled.*OK"'
     check "its server knows the extension" 180 sh -c 'jupyter server extension list 2>&1 | grep -E "infinijup .*OK"'
-    check_tests "Python package in JupyterLab" 600 count_pytest 200 \
+    check_tests "Python package in JupyterLab" 600 count_pytest 207 \
         env PYTHONDONTWRITEBYTECODE=1 "$LAB/bin/python" -m pytest -q python/infinijup/tests
-    outside_tests "wheels" 300 tests/install "$LAB/bin/python" 15 test_wheel.py test_criu_wheel.py
+    outside_tests "wheels" 300 tests/install "$LAB/bin/python" 17 test_wheel.py test_criu_wheel.py
     if [ -n "${INFINIJUP_ELSEWHERE:-}" ]; then
         check "the first steps on $INFINIJUP_ELSEWHERE" 900 tests/install/elsewhere.sh "$INFINIJUP_ELSEWHERE" "$SCRATCH/wheel"
         check "the first steps in a container" 900 tests/install/elsewhere.sh "$INFINIJUP_ELSEWHERE" "$SCRATCH/wheel" --podman
@@ -20,7 +20,7 @@ jupyter() {
             --cargo-deb "$(need_cargo_tool cargo-deb 3.8.0)" --out "$SCRATCH/deb" || return 0
     INFINIJUP_DEB=$(echo "$SCRATCH"/deb/infinijup_*.deb)
     export INFINIJUP_DEB
-    outside_tests "Debian package" 120 tests/install "$LAB/bin/python" 5 test_deb.py
+    outside_tests "Debian package" 120 tests/install "$LAB/bin/python" 6 test_deb.py
 }
 
 jupyter

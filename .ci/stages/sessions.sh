@@ -5,14 +5,16 @@
 sessions() {
     need_programs "sessions of live processes" || return 0
     live_tests "engines" "$LIVE_TESTS" 65
-    # Builds a second version of everything.
-    local long=(--ignore=test_upgrade.py)
+    # They need JupyterLab's Python, and run in `browser`; those with a GPU run in `gpu`, those with a thousand cycles in `endurance`.
+    local elsewhere=("${KERNELS_OF_JUPYTER[@]/#/--ignore=}" --ignore-glob='test_gpu_*' "${THOUSAND_CYCLES[@]/#/--deselect=}")
     if [ -n "${INFINIJUP_UPGRADE_FROM:-}" ]; then
         need_wheel "an upgrade" || return 0
         export INFINIJUP_LAB=$LAB
-        long=()
+    else
+        # Builds a second version of everything.
+        elsewhere+=(--ignore=test_upgrade.py)
     fi
-    end_to_end "end to end" /opt/infinijup/test-venv/bin/python 155 . "${THOUSAND_CYCLES[@]/#/--deselect=}" --ignore-glob='test_gpu_*' "${long[@]}"
+    end_to_end "end to end" /opt/infinijup/test-venv/bin/python 160 . "${elsewhere[@]}"
 }
 
 sessions

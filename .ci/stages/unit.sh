@@ -10,13 +10,6 @@ if [ "$(id -u)" -eq 0 ] && installed redis sessions; then
     export PATH=$TOOLS/bin:$PATH INFINIJUP_TESTS_REQUIRED=1 INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu
 fi
 if build; then
-    if cargo nextest --version >/dev/null 2>&1; then
-        check_tests "unit tests" 900 count_nextest 900 \
-            cargo nextest run --workspace --profile ci --locked -E "not ($elsewhere)"
-    else
-        echo "cargo-nextest is not installed: the tests run under cargo test, without a time limit for each"
-        check_tests "unit tests" 900 count_cargo_test 900 \
-            cargo test --workspace --exclude torture --lib --bins --tests --no-fail-fast --locked
-    fi
+    rust_tests "unit tests" 940 "not ($elsewhere)" --workspace --exclude torture --lib --bins --tests
     check_tests "documentation examples" 600 count_cargo_test 0 cargo test --workspace --doc --no-fail-fast --locked
 fi

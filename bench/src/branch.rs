@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::json;
 
 use crate::live::{BareBox, Client, Daemon, Place, User, able, connection, fill};
-use crate::measure::{cores, median, settle, timed};
+use crate::measure::{cores, in_turns, median, ratio_of_rounds, settle, timed};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
 
@@ -33,13 +33,20 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for number in 0..run.rounds {
         run.say(&format!("branch: round {} of {}", number + 1, run.rounds));
-        settle();
-        ours.push(branches(&daemon, &id, &commit, &mut clients)?);
-        settle();
-        bare.push(restores(&user, &original, &images, count)?);
+        let mut our_turn = || {
+            settle();
+            ours.push(branches(&daemon, &id, &commit, &mut clients)?);
+            Ok(())
+        };
+        let mut bare_turn = || {
+            settle();
+            bare.push(restores(&user, &original, &images, count)?);
+            Ok(())
+        };
+        in_turns(number, &mut [&mut our_turn, &mut bare_turn])?;
     }
     fs::remove_dir_all(&images)?;
-    let ratio = median(&ours) / median(&bare);
+    let ratio = ratio_of_rounds(&ours, &bare);
     let all = |values: &[f64]| values.iter().map(|value| round(*value)).collect::<Vec<_>>();
     Ok(Report {
         name: "branch",

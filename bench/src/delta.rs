@@ -1,15 +1,17 @@
 //! `store-delta`: what the next snapshots cost after small, middling and large changes.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::bare;
 use crate::image::Image;
-use crate::measure::{Timed, cores, median_timed, mib, ratio, settle, worse};
+use crate::measure::{Timed, better, cores, in_turns, median_timed, mib, ratio, settle, worse};
 use crate::ours::Store;
 use crate::patterns::{self, Changed, PATTERNS, PIECES, STEPS};
 use crate::report::{Bar, Kind, Report, round};
-use crate::rivals::{self, RIVALS};
+use crate::rivals::{self, RIVALS, Rival};
 use crate::run::Run;
 
 /// The step with scattered changes.
@@ -39,24 +41,18 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     let work = run.work()?;
     let mut ours = Steps::default();
     let mut rivals = [Steps::default(), Steps::default()];
-    for number in 1..=run.rounds {
-        our_round(&work, &images, &mut ours)?;
-        for (rival, steps) in RIVALS.into_iter().zip(&mut rivals) {
-            let repository = rival.create(&work)?;
-            repository.backup(&images[0].path, "A")?;
-            for (at, image) in images[1..].iter().enumerate() {
-                settle();
-                let backup = repository.backup(&image.path, PATTERNS[at].name)?;
-                steps.took[at].push(backup.took);
-                steps.grew[at] = backup.grew.bytes;
-            }
-        }
-        run.say(&format!("round {number} of {} done", run.rounds));
+    let [restic, borg] = &mut rivals;
+    for number in 0..run.rounds {
+        let mut our_turn = || our_round(&work, &images, &mut ours);
+        let mut restic_turn = || rival_round(Rival::Restic, &work, &images, restic);
+        let mut borg_turn = || rival_round(Rival::Borg, &work, &images, borg);
+        in_turns(number, &mut [&mut our_turn, &mut restic_turn, &mut borg_turn])?;
+        run.say(&format!("round {} of {} done", number + 1, run.rounds));
     }
     report(run, &images, &changed, &ours, &rivals)
 }
 
-fn our_round(work: &std::path::Path, images: &[Image], steps: &mut Steps) -> Result<()> {
+fn our_round(work: &Path, images: &[Image], steps: &mut Steps) -> Result<()> {
     let store = Store::create(work)?;
     let first = store.ingest(&images[0], None)?;
     settle();
@@ -71,6 +67,18 @@ fn our_round(work: &std::path::Path, images: &[Image], steps: &mut Steps) -> Res
         steps.grew[at] = ingest.grew.bytes;
         steps.new_raw[at] = ingest.new_raw;
         parent = ingest.snapshot;
+    }
+    Ok(())
+}
+
+fn rival_round(rival: Rival, work: &Path, images: &[Image], steps: &mut Steps) -> Result<()> {
+    let repository = rival.create(work)?;
+    repository.backup(&images[0].path, "A")?;
+    for (at, image) in images[1..].iter().enumerate() {
+        settle();
+        let backup = repository.backup(&image.path, PATTERNS[at].name)?;
+        steps.took[at].push(backup.took);
+        steps.grew[at] = backup.grew.bytes;
     }
     Ok(())
 }
@@ -102,14 +110,12 @@ fn report(
     let unchanged = median_timed(&ours.unchanged);
     let b = median_timed(&ours.took[0]);
     let wall = |steps: &Steps, at: usize| median_timed(&steps.took[at]).wall_s;
-    let times_as_fast = |at: usize| wall(&rivals[0], at).min(wall(&rivals[1], at)) / wall(ours, at);
+    let times_as_fast = |at: usize| better(wall(&rivals[0], at), wall(&rivals[1], at)) / wall(ours, at);
     let growth = |at: usize| {
         let theirs = rivals.iter().map(|steps| steps.grew[at]).min().unwrap_or(0);
-        if ours.grew[at] == 0 { f64::NAN } else { ratio(ours.grew[at], theirs) }
+        ratio(ours.grew[at], theirs)
     };
-    let worst_raw = (0..SCATTERED)
-        .map(|at| if ours.new_raw[at] == 0 { f64::NAN } else { ratio(ours.new_raw[at], changed[at].0[0]) })
-        .fold(0.0, worse);
+    let worst_raw = (0..SCATTERED).map(|at| ratio(ours.new_raw[at], changed[at].0[0])).fold(0.0, worse);
     Ok(Report {
         name: "store-delta",
         bars: vec![

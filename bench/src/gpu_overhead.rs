@@ -1,8 +1,8 @@
-//! `gpu-overhead`: a snapshot and a resume of a program with GPU memory, against the sum of their bare parts.
+//! `gpu-overhead`: a snapshot and a resume of a program with GPU memory, against the same by bare commands.
 //!
-//! Ours is what the program itself sees: for a snapshot the longest time between two rounds of its loop, for a resume the whole
-//! request, after which it runs. The bare parts are the driver's calls made by one long-lived process, and `criu` on the
-//! command line, each timed alone. Both contenders run the same program on the same stand-in, and take turns.
+//! Both contenders run the same program on the same stand-in, take turns, and are timed by the same clock, the program's: for a snapshot
+//! the longest time between two rounds of its loop, for a resume the time from the request until it has made its next round. The bare
+//! commands are the driver's calls, made by one long-lived process, and `criu` on the command line.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::live::gpu::{Caller, Gpus, Target};
 use crate::live::{BareBox, Daemon, Place, User, able};
-use crate::measure::{median, settle, timed};
+use crate::measure::{better, in_turns, ratio_of_rounds, settle, timed};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
 
@@ -31,20 +31,19 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     able()?;
     let mib: u64 = if run.smoke { 64 } else { 2048 };
     let rounds = measure(run, mib)?;
-    let ratio = |ours: &[f64], bare: &[f64]| median(ours) / median(bare);
     let bars = vec![
         Bar::at_most(
             Kind::Speed,
             "snapshot",
-            ratio(&rounds.our_snapshots, &rounds.bare_snapshots),
-            "of the sum of the bare parts",
+            ratio_of_rounds(&rounds.our_snapshots, &rounds.bare_snapshots),
+            "of the bare commands",
             1.05,
         ),
         Bar::at_most(
             Kind::Speed,
             "restore",
-            ratio(&rounds.our_resumes, &rounds.bare_resumes),
-            "of the sum of the bare parts",
+            ratio_of_rounds(&rounds.our_resumes, &rounds.bare_resumes),
+            "of the bare commands",
             1.05,
         ),
     ];
@@ -77,58 +76,91 @@ fn measure(run: &Run, mib: u64) -> Result<Rounds> {
     // The first snapshot stores everything and warms things up.
     for number in 0..=run.rounds {
         run.say(&format!("gpu-overhead {mib} MiB: round {number} of {}", run.rounds));
-        settle();
-        let ours = Target::find(daemon.pid_of(&id)?, daemon.log_of(&id)?)?;
-        let before = ours.ask()?;
-        daemon.job(&format!("/v1/sessions/{id}/snapshot"), &json!({}))?;
-        let after = ours.ask()?;
-        same(&before, &after)?;
-        let our_snapshot =
-            after["gap"].as_f64().context("the program does not say how long it stood still")?;
-
-        let theirs = Target::find(bare.holder(), bare.log())?;
-        let before = theirs.ask()?;
-        let to_disk = bare_snapshot(&mut caller, &mut bare, &theirs, &disk.dir.join("images"))?;
-        let to_memory = bare_snapshot(&mut caller, &mut bare, &theirs, &memory.dir.join("images"))?;
-        same(&before, &theirs.ask()?)?;
-
-        settle();
-        daemon.job(&format!("/v1/sessions/{id}/suspend"), &json!({}))?;
-        settle();
-        let (_, our_resume) = timed(|| daemon.job(&format!("/v1/sessions/{id}/resume"), &json!({})))?;
-        let ours = Target::find(daemon.pid_of(&id)?, daemon.log_of(&id)?)?;
-        same(&after, &ours.ask()?)?;
-
-        let images = disk.dir.join("images");
-        caller.call("Lock", theirs.pid())?;
-        caller.call("Checkpoint", theirs.pid())?;
-        bare.dump(&images, false)?;
-        settle();
-        let (_, restored) = timed(|| bare.restore(&images))?;
-        let theirs = Target::find(bare.holder(), bare.log())?;
-        let bare_resume =
-            restored.wall_s + caller.call("Restore", theirs.pid())? + caller.call("Unlock", theirs.pid())?;
-        fs::remove_dir_all(&images)?;
-        same(&before, &theirs.ask()?)?;
-
+        let (mut ours, mut theirs) = ((0.0, 0.0), (0.0, 0.0));
+        let mut our_turn = || {
+            ours = our_round(&daemon, &id)?;
+            Ok(())
+        };
+        let mut bare_turn = || {
+            theirs = bare_round(&mut caller, &mut bare, &disk.dir, &memory.dir)?;
+            Ok(())
+        };
+        in_turns(number, &mut [&mut our_turn, &mut bare_turn])?;
         if number > 0 {
-            rounds.our_snapshots.push(our_snapshot);
-            rounds.bare_snapshots.push(to_disk.min(to_memory));
-            rounds.our_resumes.push(our_resume.wall_s);
-            rounds.bare_resumes.push(bare_resume);
+            rounds.our_snapshots.push(ours.0);
+            rounds.our_resumes.push(ours.1);
+            rounds.bare_snapshots.push(theirs.0);
+            rounds.bare_resumes.push(theirs.1);
         }
     }
     Ok(rounds)
 }
 
-/// The parts of a snapshot after which the program goes on, each alone.
-fn bare_snapshot(caller: &mut Caller, bare: &mut BareBox, target: &Target, images: &Path) -> Result<f64> {
+/// Seconds of a snapshot and of a resume of our session.
+fn our_round(daemon: &Daemon, id: &str) -> Result<(f64, f64)> {
+    let target = Target::find(daemon.pid_of(id)?, daemon.log_of(id)?)?;
+    let before = target.ask()?;
     settle();
-    let gpu = caller.call("Lock", target.pid())? + caller.call("Checkpoint", target.pid())?;
-    let (_, dump) = timed(|| bare.dump(images, true))?;
-    let back = caller.call("Restore", target.pid())? + caller.call("Unlock", target.pid())?;
-    fs::remove_dir_all(images)?;
-    Ok(gpu + dump.wall_s + back)
+    let snapshot = longest_gap(&target, &before, || {
+        daemon.job(&format!("/v1/sessions/{id}/snapshot"), &json!({})).map(drop)
+    })?;
+    daemon.job(&format!("/v1/sessions/{id}/suspend"), &json!({}))?;
+    settle();
+    let (target, resume) = timed(|| {
+        daemon.job(&format!("/v1/sessions/{id}/resume"), &json!({}))?;
+        let target = Target::find(daemon.pid_of(id)?, daemon.log_of(id)?)?;
+        target.next_round()?;
+        Ok(target)
+    })?;
+    same(&before, &target.ask()?)?;
+    Ok((snapshot, resume.wall_s))
+}
+
+/// Seconds of a snapshot, to the better of two places, and of a restore by bare commands.
+fn bare_round(caller: &mut Caller, bare: &mut BareBox, disk: &Path, memory: &Path) -> Result<(f64, f64)> {
+    let target = Target::find(bare.holder(), bare.log())?;
+    let before = target.ask()?;
+    let mut snapshot = |images: &Path| {
+        settle();
+        let gap = longest_gap(&target, &before, || {
+            caller.call("Lock", target.pid())?;
+            caller.call("Checkpoint", target.pid())?;
+            bare.dump(images, true)?;
+            caller.call("Restore", target.pid())?;
+            caller.call("Unlock", target.pid())
+        });
+        fs::remove_dir_all(images)?;
+        gap
+    };
+    let snapshot = better(snapshot(&disk.join("images"))?, snapshot(&memory.join("images"))?);
+
+    let images = disk.join("images");
+    caller.call("Lock", target.pid())?;
+    caller.call("Checkpoint", target.pid())?;
+    bare.dump(&images, false)?;
+    settle();
+    let (target, resume) = timed(|| {
+        bare.restore(&images)?;
+        let target = Target::find(bare.holder(), bare.log())?;
+        caller.call("Restore", target.pid())?;
+        caller.call("Unlock", target.pid())?;
+        target.next_round()?;
+        Ok(target)
+    })?;
+    fs::remove_dir_all(&images)?;
+    same(&before, &target.ask()?)?;
+    Ok((snapshot, resume.wall_s))
+}
+
+/// The longest time between two rounds of the program while `work` is done to it, by its own clock.
+fn longest_gap(target: &Target, before: &Value, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    // Asking makes it forget what was before.
+    target.ask()?;
+    work()?;
+    target.next_round()?;
+    let after = target.ask()?;
+    same(before, &after)?;
+    after["gap"].as_f64().context("the program does not say how long it stood still")
 }
 
 fn same(one: &Value, other: &Value) -> Result<()> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bare::{self, Stage};
 use crate::image::Image;
-use crate::measure::{Timed, cores, median, median_timed, mib, ratio, settle};
+use crate::measure::{Timed, better, cores, in_turns, median, median_timed, mib, ratio, settle, worse};
 use crate::ours::{self, Store};
 use crate::report::{Bar, Kind, Report, round};
 use crate::rivals::{self, RIVALS, Rival};
@@ -20,25 +20,36 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     bare::read(&image.path, 1 << 20, cores())?;
 
     let mut rounds = Rounds::default();
-    for number in 1..=run.rounds {
-        settle();
-        let ingest = Store::create(&work)?.ingest(&image, None)?;
-        rounds.ours.push(ingest.took);
-        rounds.grew = ingest.grew.bytes;
-        settle();
-        let zstd = bare::compress(&image.path, ours::OBJECT_LEN, ours::LEVEL, cores())?;
-        rounds.zstd.push(zstd);
-        rounds.hash.push(bare::hash(&image.path, ours::OBJECT_LEN, cores())?);
-        rounds.read.push(bare::read(&image.path, ours::OBJECT_LEN, cores())?);
-        settle();
-        let pack_bytes = if rounds.grew > 0 { rounds.grew } else { zstd.bytes_out };
-        rounds.write.push(bare::write_and_sync(&work, pack_bytes)?);
-        for (rival, took) in RIVALS.into_iter().zip(&mut rounds.rivals) {
+    for number in 0..run.rounds {
+        let Rounds { ours, grew, zstd, hash, read, write, rivals: [restic, borg] } = &mut rounds;
+        let mut our_turn = || {
+            settle();
+            let ingest = Store::create(&work)?.ingest(&image, None)?;
+            ours.push(ingest.took);
+            *grew = ingest.grew.bytes;
+            Ok(())
+        };
+        let mut bare_turn = || {
+            settle();
+            let compressed = bare::compress(&image.path, ours::OBJECT_LEN, ours::LEVEL, cores())?;
+            zstd.push(compressed);
+            hash.push(bare::hash(&image.path, ours::OBJECT_LEN, cores())?);
+            read.push(bare::read(&image.path, ours::OBJECT_LEN, cores())?);
+            settle();
+            // As much as our packs have, but for what the store says about them.
+            write.push(bare::write_and_sync(&work, compressed.bytes_out)?);
+            Ok(())
+        };
+        let turn_of = |rival: Rival, took: &mut Vec<_>| {
             settle();
             let backup = rival.create(&work)?.backup(&image.path, "A")?;
             took.push((backup.took, backup.sync_s, backup.grew.bytes));
-        }
-        run.say(&format!("round {number} of {} done", run.rounds));
+            Ok(())
+        };
+        let mut restic_turn = || turn_of(Rival::Restic, restic);
+        let mut borg_turn = || turn_of(Rival::Borg, borg);
+        in_turns(number, &mut [&mut our_turn, &mut bare_turn, &mut restic_turn, &mut borg_turn])?;
+        run.say(&format!("round {} of {} done", number + 1, run.rounds));
     }
     Ok(rounds.report(run, &image, rivals::versions()?))
 }
@@ -62,10 +73,10 @@ impl Rounds {
         let bare =
             |rounds: &[Stage]| median_timed(&rounds.iter().map(|stage| stage.took).collect::<Vec<_>>());
         let (zstd, write) = (bare(&self.zstd), bare(&self.write));
-        let slowest = zstd.wall_s.max(write.wall_s);
+        let slowest = worse(zstd.wall_s, write.wall_s);
         let rival =
             |at: usize| median_timed(&self.rivals[at].iter().map(|round| round.0).collect::<Vec<_>>());
-        let fastest_rival = rival(0).wall_s.min(rival(1).wall_s);
+        let fastest_rival = better(rival(0).wall_s, rival(1).wall_s);
 
         let mut compared = json!({
             "ours": figures(ours, len, self.grew),

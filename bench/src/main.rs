@@ -71,6 +71,11 @@ const BENCHMARKS: &[Benchmark] = &[
         restore::run,
     ),
     (
+        "restore-cold",
+        "The same from the store alone, as after a reboot; also as `restore --cold`.",
+        restore::run_cold,
+    ),
+    (
         "branch",
         "How long until the last of 8 branches answers its first cell, against bare `criu restore`.",
         branch::run,
@@ -112,9 +117,12 @@ struct Arguments {
     /// Name all benchmarks.
     #[arg(long)]
     list: bool,
-    /// Small sizes, one round; only counts (bytes, not speed) are judged.
+    /// Small sizes, one round; bars of speed are loose.
     #[arg(long)]
     smoke: bool,
+    /// `restore` from the store alone: no plain images are kept, and nothing of it is in the page cache.
+    #[arg(long)]
+    cold: bool,
     /// Print nothing but the result.
     #[arg(long)]
     json_only: bool,
@@ -133,6 +141,9 @@ struct Arguments {
     /// One measurement of store-scale, in a process of its own.
     #[arg(long, hide = true)]
     catalogue_child: Option<u64>,
+    /// One snapshot into a store, in a process of its own; what it is told is on standard input.
+    #[arg(long, hide = true)]
+    ingest_child: bool,
 }
 
 fn main() -> ExitCode {
@@ -155,6 +166,10 @@ fn start() -> Result<bool> {
         }
         return Ok(true);
     }
+    if arguments.ingest_child {
+        print(&ours::ingest_as_told(std::io::stdin())?)?;
+        return Ok(true);
+    }
     let run = Run {
         dir: arguments.dir.clone().map_or_else(default_dir, Ok)?,
         len: arguments.size_mib.unwrap_or(if arguments.smoke { 256 } else { 2048 }) * measure::MIB,
@@ -168,7 +183,14 @@ fn start() -> Result<bool> {
         print(&serde_json::to_string(&catalogue::catalogue_cost(&run.work()?, objects)?)?)?;
         return Ok(true);
     }
-    match &arguments.name {
+    let name = match arguments.name.as_deref() {
+        Some("restore") if arguments.cold => Some("restore-cold"),
+        name => {
+            ensure!(!arguments.cold || name == Some("restore-cold"), "--cold is for `restore`");
+            name
+        }
+    };
+    match name {
         Some(name) => {
             let benchmark = BENCHMARKS.iter().find(|benchmark| benchmark.0 == name);
             let (_, _, function) =
@@ -185,11 +207,8 @@ fn start() -> Result<bool> {
 fn one(run: &Run, function: fn(&Run) -> Result<Report>) -> Result<(Value, bool)> {
     let machine = measure::machine(&run.work()?);
     let report = function(run)?;
-    let json = report.json(run.smoke, &machine);
-    for field in ["name", "value", "unit", "bar", "ok"] {
-        ensure!(!json[field].is_null(), "{} has no `{field}`: something was not measured", report.name);
-    }
-    Ok((json, report.ok(run.smoke)))
+    report.check_complete()?;
+    Ok((report.json(run.smoke, &machine), report.ok(run.smoke)))
 }
 
 /// Runs everything. One that fails does not keep the others from running.

@@ -6,9 +6,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -49,10 +50,26 @@ pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
 }
 
-/// How many times `b` is in `a`.
+/// How many times `b` is in `a`. Nothing that is measured here has no bytes: a zero is a figure that could not be had (NaN).
 #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^53")]
 pub(crate) fn ratio(a: u64, b: u64) -> f64 {
-    a as f64 / b as f64
+    if a == 0 || b == 0 { f64::NAN } else { a as f64 / b as f64 }
+}
+
+/// The median of our rounds as a multiple of theirs. Nothing takes no time: a round of zero is one that could not be had (NaN).
+pub(crate) fn ratio_of_rounds(ours: &[f64], theirs: &[f64]) -> f64 {
+    let measured = |rounds: &[f64]| rounds.iter().all(|round| *round > 0.0);
+    if measured(ours) && measured(theirs) { median(ours) / median(theirs) } else { f64::NAN }
+}
+
+/// Lets every contender have its turn of a round. Who begins changes from round to round: what one leaves behind for the next, a warm
+/// cache or a busy disk, is then left for each of them.
+pub(crate) fn in_turns(round: usize, contenders: &mut [&mut dyn FnMut() -> Result<()>]) -> Result<()> {
+    let count = contenders.len();
+    for place in 0..count {
+        contenders[(round + place) % count]()?;
+    }
+    Ok(())
 }
 
 /// Runs a step and says what it took.
@@ -91,6 +108,11 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 /// The larger one. Unlike `f64::max` it keeps a figure that could not be had (NaN): that must not vanish behind one that could.
 pub(crate) fn worse(one: f64, other: f64) -> f64 {
     if one.is_nan() || other.is_nan() { f64::NAN } else { one.max(other) }
+}
+
+/// The smaller one, with the same care.
+pub(crate) fn better(one: f64, other: f64) -> f64 {
+    if one.is_nan() || other.is_nan() { f64::NAN } else { one.min(other) }
 }
 
 /// Wall and CPU medians of some rounds, each by itself.
@@ -140,6 +162,46 @@ pub(crate) fn sync_tree(dir: &Path) -> Result<()> {
         }
     }
     fs::File::open(dir)?.sync_all().with_context(|| format!("cannot sync {}", dir.display()))
+}
+
+/// Has the kernel forget what it has of the files below `dir`, so that they are read from the disk, and looks whether it has.
+pub(crate) fn out_of_page_cache(dir: &Path) -> Result<()> {
+    settle();
+    let mut resident = 0;
+    advise_away(dir, &mut resident)?;
+    let all = tree_size(dir)?.bytes;
+    // What a program has mapped, such as the index of a log of SQLite's, stays.
+    ensure!(
+        resident <= all / 20,
+        "{resident} of {all} bytes in {} are still in the page cache",
+        dir.display()
+    );
+    Ok(())
+}
+
+fn advise_away(dir: &Path, resident: &mut u64) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            advise_away(&entry.path(), resident)?;
+        } else if kind.is_file() && entry.metadata()?.len() > 0 {
+            rustix::fs::fadvise(fs::File::open(entry.path())?, 0, None, rustix::fs::Advice::DontNeed)?;
+            *resident += in_page_cache(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a file that are in the page cache, as fincore of util-linux tells.
+fn in_page_cache(file: &Path) -> Result<u64> {
+    let asked =
+        Command::new("fincore").args(["--bytes", "--noheadings", "--output", "RES"]).arg(file).output();
+    let said = asked.context("cannot run fincore")?.stdout;
+    String::from_utf8_lossy(&said)
+        .trim()
+        .parse()
+        .with_context(|| format!("fincore says nothing of {}", file.display()))
 }
 
 /// Writes back everything that is dirty, so that the next step does not pay for the step before.
@@ -207,6 +269,32 @@ mod tests {
     fn a_figure_that_is_missing_is_the_worst() {
         assert!((worse(1.0, 2.0) - 2.0).abs() < 1e-9);
         assert!([1.0, f64::NAN, 2.0].into_iter().fold(0.0, worse).is_nan());
+        assert!((better(1.0, 2.0) - 1.0).abs() < 1e-9);
+        assert!(better(1.0, f64::NAN).is_nan() && better(f64::NAN, 1.0).is_nan());
+    }
+
+    #[test]
+    fn nothing_is_a_figure_that_is_missing() {
+        assert!(ratio(0, 5).is_nan() && ratio(5, 0).is_nan());
+        assert!(ratio_of_rounds(&[1.0, 0.0], &[1.0]).is_nan());
+        assert!(ratio_of_rounds(&[], &[1.0]).is_nan());
+        assert!((ratio_of_rounds(&[1.0, 3.0], &[4.0]) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_contender_begins_a_round() {
+        let order = std::cell::RefCell::new(String::new());
+        for round in 0..3 {
+            let say = |name| {
+                let order = &order;
+                move || -> Result<()> {
+                    order.borrow_mut().push(name);
+                    Ok(())
+                }
+            };
+            in_turns(round, &mut [&mut say('a'), &mut say('b'), &mut say('c')]).unwrap();
+        }
+        assert_eq!(*order.borrow(), "abcbcacab");
     }
 
     #[test]

@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cas_core::memory::{DENSE_PAGES, MapRoot, MemoryReader, PAGE, PageSink, PageSource};
 use cas_core::pack::ENTRY_LEN;
 use cas_core::progress::Silent;
 use cas_core::{Kind, OpenOptions, Trust};
+use serde::{Deserialize, Serialize};
 
 use crate::bare::Stored;
 use crate::image::Image;
@@ -60,21 +62,18 @@ impl Store {
         Ok(Self { dir, store })
     }
 
-    /// Stores an image, against the snapshot before it if there is one.
+    /// Stores an image, against the snapshot before it if there is one. In a process that is started for it and opens the store, as
+    /// the backup programs are: that is part of what it costs.
     pub(crate) fn ingest(&self, image: &Image, parent: Option<&Snapshot>) -> Result<Ingest> {
         let before = self.size()?;
-        let source: Arc<dyn PageSource> = Arc::new(ImageFile::open(image)?);
-        let ((root, stats), took) = timed(|| {
-            let pins: Vec<_> = parent.iter().map(|parent| parent.root.id).collect();
-            let transaction = self.store.write(&pins)?;
-            let (root, _) = transaction.put_memory(&source, parent.map(|parent| &parent.root), &Silent)?;
-            let change = cas_core::refs::RefChange {
-                name: format!("threads/{}", root.id.short()),
-                expected: cas_core::refs::Expected::Any,
-                new: Some(root.id),
-            };
-            Ok((root, transaction.commit(&[change])?))
-        })?;
+        let told = Told {
+            dir: self.dir.clone(),
+            image: image.clone(),
+            parent: parent.map(|parent| Root::of(&parent.root)),
+        };
+        let told = serde_json::to_vec(&told)?;
+        let (said, took) = timed(|| in_child(&told))?;
+        let (root, new_raw) = (said.root.parse()?, said.new_raw);
         // What SQLite still has in its log would otherwise be counted twice, or not at all.
         self.store.catalogue().checkpoint()?;
         let after = self.size()?;
@@ -82,7 +81,7 @@ impl Store {
             bytes: after.bytes.saturating_sub(before.bytes),
             allocated: after.allocated.saturating_sub(before.allocated),
         };
-        Ok(Ingest { snapshot: Snapshot { root }, took, new_raw: stats.new_plain, grew })
+        Ok(Ingest { snapshot: Snapshot { root }, took, new_raw, grew })
     }
 
     /// The store without its cache, which may be deleted at any time. The rivals' caches lie outside of their repositories
@@ -151,6 +150,70 @@ impl Store {
         objects.sort_by(|a, b| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
         Ok(objects)
     }
+}
+
+/// What a process is told that stores an image.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    dir: PathBuf,
+    image: Image,
+    parent: Option<Root>,
+}
+
+/// What it says.
+#[derive(Serialize, Deserialize)]
+struct Said {
+    root: Root,
+    new_raw: u64,
+}
+
+/// A [`MapRoot`] between processes.
+#[derive(Serialize, Deserialize)]
+struct Root {
+    id: String,
+    pages: u64,
+}
+
+impl Root {
+    fn of(root: &MapRoot) -> Self {
+        Self { id: root.id.to_string(), pages: root.pages }
+    }
+
+    fn parse(&self) -> Result<MapRoot> {
+        Ok(MapRoot { id: self.id.parse()?, pages: self.pages })
+    }
+}
+
+fn in_child(told: &[u8]) -> Result<Said> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("--ingest-child")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start a process for a snapshot")?;
+    // Dropped at once, which ends its input.
+    child.stdin.take().context("the process for a snapshot has no input")?.write_all(told)?;
+    let done = child.wait_with_output()?;
+    ensure!(done.status.success(), "the process for a snapshot failed: {}", done.status);
+    serde_json::from_slice(&done.stdout).context("the process for a snapshot did not answer with JSON")
+}
+
+/// That process: stores the image that `told` names and returns what it says.
+pub(crate) fn ingest_as_told(told: impl io::Read) -> Result<String> {
+    let told: Told = serde_json::from_reader(told).context("nobody said what to store")?;
+    let store = cas_core::Store::open(&told.dir, OpenOptions::default())?;
+    let source: Arc<dyn PageSource> = Arc::new(ImageFile::open(&told.image)?);
+    let parent = told.parent.as_ref().map(Root::parse).transpose()?;
+    let pins: Vec<_> = parent.iter().map(|parent| parent.id).collect();
+    let session = store.write(&pins)?;
+    let (root, _) = session.put_memory(&source, parent.as_ref(), &Silent)?;
+    let change = cas_core::refs::RefChange {
+        name: format!("threads/{}", root.id.short()),
+        expected: cas_core::refs::Expected::Any,
+        new: Some(root.id),
+    };
+    let stats = session.commit(&[change])?;
+    Ok(serde_json::to_string(&Said { root: Root::of(&root), new_raw: stats.new_plain })?)
 }
 
 impl Drop for Store {

@@ -17,7 +17,7 @@ pub(crate) struct Run {
     pub(crate) rounds: usize,
     /// Makes the image.
     pub(crate) seed: u64,
-    /// Small sizes, only counts are judged.
+    /// Small sizes and loose bars of speed.
     pub(crate) smoke: bool,
     /// Nothing on standard output but the result.
     pub(crate) json_only: bool,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::live::{BareBox, Browser, Client, Daemon, Place, User, able, fill};
-use crate::measure::{median, settle, timed};
+use crate::measure::{in_turns, median, ratio_of_rounds, settle, timed};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
 
@@ -40,23 +40,29 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     let (mut gaps, mut told, mut bares, mut bare_restores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for number in 0..rounds {
         run.say(&format!("swap: round {} of {rounds}", number + 1));
-        page.ask(&json!({ "do": "run", "code": "answer = 0" }))?;
-        settle();
-        let times = page.ask(&json!({ "do": "restore", "commit": commit }))?;
-        gaps.push(times["gap_ms"].as_f64().context("no time from the page")?);
-        told.push(times["told_ms"].as_f64().context("no time from the page")?);
-        let answer = page.ask(&json!({ "do": "run", "code": "print(answer)" }))?;
-        ensure!(answer["output"] == "41", "the kernel went back to something else: {answer}");
-
-        settle();
-        let ((), ended) = timed(|| {
-            bare.empty()?;
-            bare.restore(&images)
-        })?;
-        let (answer, first) = timed(|| client.ask(&file, "answer += 1", "answer"))?;
-        ensure!(answer == "42", "the bare kernel went back to something else: {answer}");
-        bare_restores.push(ended.wall_s * 1e3);
-        bares.push((ended.wall_s + first.wall_s) * 1e3);
+        let mut our_turn = || {
+            page.ask(&json!({ "do": "run", "code": "answer = 0" }))?;
+            settle();
+            let times = page.ask(&json!({ "do": "restore", "commit": commit }))?;
+            gaps.push(times["gap_ms"].as_f64().context("no time from the page")?);
+            told.push(times["told_ms"].as_f64().context("no time from the page")?);
+            let answer = page.ask(&json!({ "do": "run", "code": "print(answer)" }))?;
+            ensure!(answer["output"] == "41", "the kernel went back to something else: {answer}");
+            Ok(())
+        };
+        let mut bare_turn = || {
+            settle();
+            let ((), ended) = timed(|| {
+                bare.empty()?;
+                bare.restore(&images)
+            })?;
+            let (answer, first) = timed(|| client.ask(&file, "answer += 1", "answer"))?;
+            ensure!(answer == "42", "the bare kernel went back to something else: {answer}");
+            bare_restores.push(ended.wall_s * 1e3);
+            bares.push((ended.wall_s + first.wall_s) * 1e3);
+            Ok(())
+        };
+        in_turns(number, &mut [&mut our_turn, &mut bare_turn])?;
     }
     let all = |values: &[f64]| values.iter().map(|value| round(*value)).collect::<Vec<_>>();
     Ok(Report {
@@ -66,7 +72,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
             Bar::at_most(
                 Kind::Speed,
                 "of bare kill and restore",
-                median(&gaps) / median(&bares),
+                ratio_of_rounds(&gaps, &bares),
                 "ratio",
                 2.0,
             ),

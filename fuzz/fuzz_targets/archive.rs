@@ -1,5 +1,4 @@
 //! An export file that somebody hands us, imported into a store.
-#![no_main]
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,11 +6,10 @@ use std::sync::OnceLock;
 use cas_core::progress::Silent;
 use cas_core::reach::NoReferences;
 use cas_core::{OpenOptions, Store, WriteTransaction};
-use libfuzzer_sys::fuzz_target;
 
 static SESSION: OnceLock<(tempfile::TempDir, WriteTransaction)> = OnceLock::new();
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     let (_, transaction) = SESSION.get_or_init(|| {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let store = Store::init(&directory.path().join("s"), None, OpenOptions::default()).unwrap();
@@ -19,4 +17,4 @@ fuzz_target!(|bytes: &[u8]| {
         (directory, transaction)
     });
     let _ = transaction.import(Path::new("export"), &mut &bytes[..], &NoReferences, &Silent);
-});
+}

@@ -1,12 +1,10 @@
 //! Images of CRIU. The input is a whole image file; its magic number decides which reader does more than refuse it. Whatever the
 //! readers accept, they still accept after a path in it was changed.
-#![no_main]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use checkpoint_criu::images::{check, rewrite};
-use libfuzzer_sys::fuzz_target;
 
 const NAMES: &[&str] = &[
     "inventory.img",
@@ -28,7 +26,7 @@ const NAMES: &[&str] = &[
     "stats-dump",
 ];
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     for name in NAMES {
         let _ = check(name, bytes);
     }
@@ -40,4 +38,4 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(rewrite::rewrite(path, &fresh, &names).unwrap(), fresh);
         }
     }
-});
+}

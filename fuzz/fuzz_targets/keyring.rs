@@ -1,13 +1,11 @@
 //! The keyring file: looked at without a key, and opened with one. The checksum is put right, so that the fuzzer gets
 //! behind it; the costs in the file are attacker-controlled then, and must stay bounded.
-#![no_main]
 
 use std::path::Path;
 
 use cas_core::crypto::{KdfCost, Keyring, SlotInfo, Unlock, inspect};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     let path = Path::new("keyring");
     let _ = inspect(path, bytes);
     let cut = bytes.len().saturating_sub(32);
@@ -25,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = Keyring::open(path, &fixed, &Unlock::Passphrase("correct horse".to_owned().into()));
         }
     }
-});
+}
 
 fn cas_core_blake3(bytes: &[u8]) -> Vec<u8> {
     blake3::hash(bytes).as_bytes().to_vec()

@@ -1,7 +1,5 @@
 //! Commits, snapshots, trees and lists of what was forgotten. What is accepted encodes to the same bytes, and its references can be listed.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use manifest::history::Grafts;
 use manifest::{COMMIT, Commit, GRAFTS, Header, ManifestObject, SNAPSHOT, Snapshot, TREE, Tree, references};
 
@@ -12,7 +10,7 @@ fn check<T: ManifestObject>(kind: cas_core::Kind, bytes: &[u8]) {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     let _ = Header::read(bytes);
     check::<Commit>(COMMIT, bytes);
     check::<Snapshot>(SNAPSHOT, bytes);
@@ -21,4 +19,4 @@ fuzz_target!(|bytes: &[u8]| {
     for kind in [COMMIT, SNAPSHOT, TREE, GRAFTS] {
         let _ = references(kind, bytes);
     }
-});
+}

@@ -1,10 +1,8 @@
 //! The four structures of a pack.
-#![no_main]
 
 use cas_core::pack::{Entry, PackHeader, Trailer, parse_footer};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     if let Ok(header) = PackHeader::parse(bytes) {
         assert_eq!(PackHeader::parse(&header.encode()), Ok(header));
     }
@@ -15,4 +13,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(Trailer::parse(&trailer.encode()), Ok(trailer));
     }
     let _ = parse_footer(bytes);
-});
+}

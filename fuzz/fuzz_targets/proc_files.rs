@@ -1,13 +1,11 @@
 //! What other people's processes make the kernel write into `/proc`: mappings, links, names, environments. The input is one such file,
 //! read by every reader; each path in it is judged as well.
-#![no_main]
 
 use base::proc::{self, Mapping, Stat};
 use gpu_detect::object::Object;
 use gpu_detect::text;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     for (line, path) in proc::with_file(bytes) {
         assert!(line.ends_with(path));
         let _ = Object::of(path);
@@ -39,4 +37,4 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = (Stat::parse(bytes), Stat::parent_in(bytes));
     let text = String::from_utf8_lossy(bytes);
     let _ = (proc::numbers(&text).count(), proc::memberships(&text).count(), proc::MachineMemory::parse(&text));
-});
+}

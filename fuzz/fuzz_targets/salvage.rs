@@ -1,5 +1,4 @@
 //! A whole pack file, damaged in any way: opened, its footer read, its objects read, and salvaged.
-#![no_main]
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -7,13 +6,12 @@ use std::io::Write;
 use cas_core::PackId;
 use cas_core::pack::{PackReader, Trailer, salvage};
 use cas_core::packs::PackBytes;
-use libfuzzer_sys::fuzz_target;
 
 thread_local! {
     static FILE: RefCell<tempfile::NamedTempFile> = RefCell::new(tempfile::NamedTempFile::new_in("/dev/shm").unwrap());
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     FILE.with_borrow_mut(|file| {
         file.as_file().set_len(0).unwrap();
         std::os::unix::fs::FileExt::write_all_at(file.as_file(), bytes, 0).unwrap();
@@ -28,4 +26,4 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = reader.read(&record.entry.id, record.offset, record.entry.stored_len, &mut buffer);
         }
     });
-});
+}

@@ -8,9 +8,10 @@ def test_diff_tells_memory_files_and_processes(commands, user):
     session.kernel.run("a[:4 << 20] = 2; f.write('two'); f.flush(); child = subprocess.Popen(['sleep', '1000'])")
     second = session.snapshot()["commit"]
     diff = commands.run("diff", first, second).one("diff")
-    assert diff["totals"]["memory_bytes"] >= 4 << 20
-    assert diff["totals"]["memory_bytes"] < 200 << 20
-    assert any(item["changed_bytes"] >= 4 << 20 for item in diff["memory"])
+    # The array itself, to the page; beside it what a kernel touches when it runs a cell and starts a process, which was 4 MiB.
+    changed = max(item["changed_bytes"] for item in diff["memory"])
+    assert 4 << 20 <= changed <= (4 << 20) + 8192
+    assert changed <= diff["totals"]["memory_bytes"] < 12 << 20
     assert [item["change"] for item in diff["files"] if item["path"].endswith("/f") or item["path"] == "f"] == ["changed"]
     assert [(item["name"], item["change"]) for item in diff["processes"]] == [("sleep", "added")]
     back = commands.run("diff", second, first).one("diff")

@@ -1,9 +1,9 @@
 """Every fault of the driver at every step of every pipeline, and the daemon killed at each step.
 
-After each cell the program runs with its bytes, or its session is suspended and can be resumed with the reason said, or the driver
-itself has declared it lost, which is said too. It is never left locked, frozen or half restored.
-
-The matrix is generated: each pipeline makes a known sequence of driver calls; each fault is put on each call that can have it.
+The matrix is generated: each pipeline makes a known sequence of driver calls; each fault is put on each call that can have it. Each
+cell asserts that its fault happened and that what came of it is what `OUTCOMES` says: the request is answered in that way and the session
+is in that state. After each cell the program runs with its bytes, or its session is suspended and can be resumed, or the driver itself has
+declared it lost and the session goes back to its last snapshot. It is never left locked, frozen or half restored.
 """
 
 import itertools
@@ -30,7 +30,7 @@ PIPELINES = {
 
 # Faults that any call can have.
 ANYWHERE = {
-    "slow": {"delay-ms": 700},
+    "slow": {"delay-ms": 400},
     "hangs": {"hang": True},
     "unknown-999": {"error": 999},
     "os-304": {"error": 304},
@@ -45,16 +45,80 @@ AT = {
     "unlock": {"illegal-state-401": {"error": 401}},
 }
 # What happens to the machine when a call is about to begin, and passes when the pipeline has ended.
-AROUND = ["gpu-full"]
-# Two more, for a quiet machine: what they leave behind (a program that ends by itself, a call that has its effect late) comes when it
-# comes, and the next request may rightly be told to wait.
-if os.environ.get("INFINIJUP_GPU_ALL_CELLS"):
-    AROUND += ["gpu-lost", "target-stopped"]
-# The driver itself gives the process up, or the program's own calls fail.
-LOST = {"terminal", "then-304", "gpu-lost"}
+AROUND = ["gpu-full", "gpu-lost", "target-stopped"]
 KILLS = ["daemon-killed-before", "daemon-killed-after"]
 # Where the processes are known from outside when the call comes.
 STOPPABLE = ("snapshot", "suspend")
+# The driver itself gives the process up, or the program's own calls fail.
+LOST = {"terminal", "then-304", "gpu-lost"}
+
+# What comes of a fault. Of the calls that put work back onto a GPU there are four kinds: in place after a snapshot or a branch was taken, and
+# into processes that a rollback, a resume or a branch has just restored.
+#
+#   done     as if nothing had happened
+#   CODE     refused with IJ-CODE, and the program runs on as before
+#   stuck    refused with IJ-L083: the program is off the GPU, its view says why, and it comes back by itself or with the next operation
+#   asleep   IJ-L082: suspended at the snapshot that was just taken
+#   kept     IJ-L020: the rollback failed, and what it would have left runs on
+#   down     IJ-L021: suspended at its newest snapshot
+#   mended   the daemon was killed, and the next one has the program running
+#   lost     IJ-L083, IJ-G012 or IJ-G015: the program ends by itself when a call of its own fails, at a moment that nobody knows, and so was
+#            stuck, lost to the driver, or gone
+#   -        the call cannot have this fault
+OUTCOMES = """
+fault                 off the GPU        in place        rollback        resume          branch
+                      lock  checkpoint   restore unlock  restore unlock  restore unlock  restore unlock
+slow                  done  done         done    done    done    done    done    done    done    done
+hangs                 stuck stuck        done    done    kept    kept    down    down    G011    G011
+unknown-999           G010  G010         done    done    kept    done    down    done    G010    done
+os-304                G010  G010         done    done    kept    done    down    done    G013    done
+not-permitted-800     G018  G018         done    done    kept    done    down    done    G018    done
+worker-dies           G005  G005         done    done    kept    done    down    done    G005    done
+times-out-600         G010  -            -       -       -       -       -       -       -       -
+terminal              -     stuck        -       -       -       -       -       -       -       -
+out-of-memory-2       -     G010         done    -       kept    -       down    -       G010    -
+then-304              -     -            asleep  -       kept    -       down    -       G010    -
+no-device-100         -     -            done    -       kept    -       down    -       G010    -
+illegal-state-401     -     -            -       done    -       done    -       done    -       done
+gpu-full              done  done         asleep  done    down    done    down    done    G010    done
+gpu-lost              lost  lost         asleep  done    down    done    down    done    G010    done
+target-stopped        stuck stuck        asleep  asleep  -       -       -       -       -       -
+daemon-killed-before  mended mended      mended  mended  mended  mended  mended  mended  mended  mended
+daemon-killed-after   mended mended      mended  mended  mended  mended  mended  mended  mended  mended
+"""
+# Where a pipeline differs. A branch looks for room after its original was snapshotted: it finds a GPU that is full (L080) or not there any
+# more (L062). A rollback needs no more of a program that has ended, and finds that out about the GPU instead.
+EXCEPT = {
+    ("branch", "lock", 1, "gpu-full"): "L080",
+    ("branch", "checkpoint", 1, "gpu-full"): "L080",
+    ("branch", "unlock", 1, "gpu-full"): "L080",
+    ("branch", "unlock", 1, "gpu-lost"): "L062",
+    ("rollback", "lock", 1, "gpu-lost"): "lost, or no GPU",
+    ("rollback", "checkpoint", 1, "gpu-lost"): "lost, or no GPU",
+}
+CODES = {
+    "stuck": ["L083"],
+    "asleep": ["L082"],
+    "kept": ["L020"],
+    "down": ["L021"],
+    "lost": ["L083", "G012", "G015"],
+    "lost, or no GPU": ["L083", "G012", "G015", "L062", "L080"],
+}
+COLUMNS = [
+    "lock", "checkpoint", "in place restore", "in place unlock", "rollback restore", "rollback unlock", "resume restore", "resume unlock",
+    "branch restore", "branch unlock",
+]  # fmt: skip
+TABLE = {row.split()[0]: dict(zip(COLUMNS, row.split()[1:], strict=True)) for row in OUTCOMES.strip().splitlines()[2:]}
+
+
+def outcome(pipeline, call, nth, fault):
+    """The word of `OUTCOMES` for a cell."""
+    if (pipeline, call, nth, fault) in EXCEPT:
+        return EXCEPT[pipeline, call, nth, fault]
+    if call in ("lock", "checkpoint"):
+        return TABLE[fault][call]
+    where = "in place" if pipeline == "snapshot" or (pipeline == "branch" and nth == 1) else pipeline
+    return TABLE[fault][f"{where} {call}"]
 
 
 def cells():
@@ -72,7 +136,8 @@ CELLS = list(cells())
 
 
 def test_the_matrix_is_as_large_as_promised():
-    assert len(CELLS) >= 150
+    assert len(CELLS) == 218
+    assert all(outcome(*cell) != "-" for cell in CELLS)
 
 
 class World:
@@ -143,7 +208,7 @@ def run_cell(world, pipeline, call, nth, fault):
         answer = world.operation(pipeline)
         assert gpu.status()["fired"] == before + 1, f"{pipeline} did not come to its {nth}. {call}: {answer}"
         gpu.clear()
-    check(world, pipeline, fault, answer)
+    check(world, pipeline, outcome(pipeline, call, nth, fault), fault, answer)
 
 
 def kill_daemon(world, pipeline, call, nth, fault):
@@ -191,32 +256,69 @@ def resume_signal(pid):
         pass
 
 
-def check(world, pipeline, fault, answer):
-    """Running with its bytes, or suspended and restorable with the reason said; lost only if the driver said so."""
+def check(world, pipeline, expected, fault, answer):
+    """What came of it is what was expected, and the program is well after it."""
     session = world.target.session
     state = proc.until("the session has settled", lambda: settled(session), seconds=60)
-    failed = answer is not None and answer[0] != 200
-    if failed:
-        error = answer[1]["error"] if "error" in answer[1] else answer[1]
-        assert error["code"].startswith("IJ-"), answer
-        assert error["message"], answer
+    check_answer(expected, answer)
+    check_state(session, pipeline, expected, fault, state)
     if state == "suspended":
-        assert pipeline in ("suspend", "resume") or failed or fault in KILLS, f"suspended, and nobody said why: {answer}"
         session.resume()
-        state = session.state
-    if fault == "gpu-lost" or (state == "running" and fault in LOST and failed):
-        # What the driver has given up cannot go on, nor a program whose calls failed; the session goes back to its last snapshot.
-        session.rollback(world.base, "--force")
-    elif state in ("failed", "ended"):
-        assert fault in LOST, f"{state} after {fault}: {answer}"
-        assert failed, "it was lost, and nobody said so"
-        session.rollback(world.base, "--force")
+    elif fault == "gpu-lost" or (fault in LOST and expected != "done"):
+        go_back(world)
     world.target.check()
-    # A call that hung is followed up beside; nothing of it may be left.
-    proc.until("the daemon has no trouble with the GPU", lambda: not session.view().get("gpu_trouble"), seconds=30)
+    proc.until("the daemon has no trouble with the GPU", lambda: has_no_trouble(session, fault), seconds=60, pause=0.2)
     for process in world.gpu.status()["processes"]:
         assert process["state"] in ("running", "checkpointed"), process
     remove_branches(world)
+
+
+def check_answer(expected, answer):
+    """The request was answered as the table says."""
+    if expected == "mended":
+        assert answer is None, f"the daemon answered though it was killed: {answer}"
+    elif expected == "done":
+        assert answer[0] == 200, answer
+    else:
+        error = answer[1].get("error", answer[1])
+        assert answer[0] != 200, answer
+        assert error["code"].removeprefix("IJ-") in CODES.get(expected, [expected]), answer
+        assert error["message"], answer
+
+
+def check_state(session, pipeline, expected, fault, state):
+    """The session is in the state that the table says."""
+    if expected in ("asleep", "down") or (expected == "done" and pipeline == "suspend"):
+        assert state == "suspended"
+    elif fault == "gpu-lost":
+        # The program ends by itself when its next call fails, which may be at any time from now on.
+        assert state in ("running", "ended", "failed")
+    else:
+        assert state == "running"
+        # What hung may have come back meanwhile.
+        assert expected == "stuck" or not session.view().get("gpu_trouble"), session.view()
+
+
+def has_no_trouble(session, fault):
+    """A call that hung is followed up beside, and nothing of it may be left. What failed because somebody had stopped the program waits for
+    the next operation: a resume, which has nothing else to do here."""
+    if not session.view().get("gpu_trouble"):
+        return True
+    if fault == "target-stopped":
+        session.commands.run("resume", session.name, check=False)
+    return False
+
+
+def go_back(world):
+    """What the driver has given up cannot go on, nor a program whose calls failed: the session goes back to its last snapshot."""
+
+    def went_back():
+        answer = world.commands.run("rollback", world.target.session.name, world.base, "--force", check=False)
+        # The end of the program is being noted, or a call that hung is followed up.
+        assert answer.code == 0 or answer.error["code"] == "IJ-L013", answer.error
+        return answer.code == 0
+
+    proc.until("the session goes back", went_back, seconds=60)
 
 
 def settled(session):

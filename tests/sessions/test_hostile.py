@@ -14,7 +14,8 @@ NAMES = ["../x", "..", ".", "", "a/b", "/etc/passwd", "a\nb", "\x1b[31m", "a" * 
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-def test_names_are_names(daemon, user, name):
+def test_names_are_names(module_commands, name):
+    daemon, user = module_commands.daemon, module_commands.user
     body = {"name": name, "start": {"type": "command", "argv": ["sleep", "1000"]}, "cwd": "/"}
     before = sorted(daemon.state.rglob("*"))
     status, answer = user.request(daemon, "POST", "/v1/sessions?wait=true", body)
@@ -45,7 +46,8 @@ def test_directories_of_others_are_no_workspace(daemon, user, make_user):
     assert other.run(["ls", "-A", other.home]).code == 0
 
 
-def test_garbage_on_the_socket(daemon, user):
+def test_garbage_on_the_socket(module_commands):
+    daemon, user = module_commands.daemon, module_commands.user
     for garbage in (b"\0" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/sessions HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n{", b"{}" * 1000):
         with connect(daemon.socket, 5) as client:
             client.sendall(garbage)

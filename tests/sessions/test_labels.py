@@ -1,7 +1,7 @@
 """What is noted about a session: by whom it is found again, and that nothing of it is lost to an operation that runs meanwhile."""
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,8 +13,13 @@ POLICY = {"snapshot_every_s": 600, "suspend_after_idle_s": 60, "keep": {"last": 
 
 
 @pytest.fixture
-def jupyter(commands):
-    return Provisioner(commands)
+def jupyter(module_commands):
+    return Provisioner(module_commands)
+
+
+@pytest.fixture
+def daemon(module_commands):
+    return module_commands.daemon
 
 
 def test_notes_survive_the_daemon(jupyter, daemon):
@@ -45,19 +50,27 @@ def test_a_patch_during_an_operation_is_kept(jupyter):
     session.name = session.id
     session.kernel.run("big = bytearray(__import__('os').urandom(1 << 20)) * 64")
     taken = session.snapshot()["commit"]
-    for number, operation in enumerate((session.snapshot, lambda: session.rollback(taken), session.suspend, session.resume)):
-        work = threading.Thread(target=operation)
-        work.start()
-        sent = {}
-        while work.is_alive() or not sent:
-            sent[f"n{number}.{len(sent) % 4}"] = str(len(sent))
-            jupyter.patch(session, labels=sent, name=f"name-{number}-{len(sent)}")
-        work.join()
-        view = session.view()
-        assert sent.items() <= view["labels"].items()
-        assert view["name"] == f"name-{number}-{len(sent)}"
-    assert view["state"] == "running" and view["head"]
+    operations = (session.snapshot, lambda: session.rollback(taken), session.suspend, session.resume)
+    states = ("running", "running", "suspended", "running")
+    labels = {}
+    with ThreadPoolExecutor(1) as pool:
+        for number, (operation, state) in enumerate(zip(operations, states, strict=True)):
+            work = pool.submit(operation)
+            patches = meanwhile = 0
+            while not work.done():
+                patches += 1
+                labels[f"n{number}.{patches % 4}"] = str(patches)
+                patched = jupyter.patch(session, labels=labels, name=f"name-{number}-{patches}")
+                meanwhile += patched["operation"] is not None
+            # An operation that failed fails the test.
+            work.result()
+            assert meanwhile, "nothing was changed while the operation ran"
+            view = session.view()
+            assert view["labels"] == labels
+            assert view["name"] == f"name-{number}-{patches}"
+            assert view["state"] == state and view["head"]
     session.kernel.ready()
+    assert session.kernel.value("len(big)") == 64 << 20
     session.remove()
 
 
@@ -98,12 +111,10 @@ def test_a_change_is_an_event(jupyter, daemon):
         connection.request("GET", "/v1/events")
         stream = connection.getresponse()
         jupyter.patch(session, labels={"a": "b"})
-        for line in stream:
-            if line.startswith(b"data:"):
-                event = json.loads(line[5:])
-                if event["kind"] == "session_changed":
-                    assert event["session"] == session.id
-                    break
+        events = (json.loads(line[5:]) for line in stream if line.startswith(b"data:"))
+        # Fails if the stream ends without one.
+        changed = next(event for event in events if event["kind"] == "session_changed")
+        assert changed["session"] == session.id
     finally:
         connection.close()
     session.remove()

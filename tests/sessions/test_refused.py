@@ -83,12 +83,6 @@ time.sleep(1000)
 """
 
 
-@pytest.fixture(scope="module")
-def module_commands(module_make_daemon, module_make_user):
-    user = module_make_user()
-    return Commands(module_make_daemon(user=user), user)
-
-
 def refused(commands, what, obstacle):
     """A session with an obstacle is refused by these words, works on, and can be snapshotted when the obstacle has gone."""
     program = PROGRAM.replace("    OBSTACLE\n", obstacle.strip("\n") + "\n")

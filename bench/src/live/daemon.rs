@@ -14,6 +14,7 @@ use rustix::thread::set_thread_res_uid;
 use serde_json::{Value, json};
 
 use crate::live::{CRIU, Place, User, copy_programs};
+use crate::measure::{out_of_page_cache, tree_size};
 
 /// Ends, with all its sessions, with this value.
 pub(crate) struct Daemon {
@@ -21,6 +22,7 @@ pub(crate) struct Daemon {
     socket: PathBuf,
     home: PathBuf,
     uid: Uid,
+    more: Vec<(String, PathBuf)>,
     place: Place,
 }
 
@@ -33,35 +35,51 @@ impl Daemon {
     /// The same, with more in its environment.
     pub(crate) fn start_with(user: &User, more: &[(&str, PathBuf)]) -> Result<Self> {
         let place = Place::of(user, "d")?;
-        let programs = place.dir.join("bin");
-        copy_programs(&programs)?;
-        let (state, run) = (place.dir.join("state"), place.dir.join("run"));
-        let log = fs::File::create(place.dir.join("log"))?;
-        let socket = run.join("infinijupd.sock");
-        let child = user
-            .command(programs.join("infinijupd"))
-            .env("INFINIJUP_STATE", &state)
-            .env("INFINIJUP_RUN", &run)
-            .env("INFINIJUP_SOCKET", &socket)
-            .env("INFINIJUP_BOX", programs.join("infinijup-box"))
-            .env("INFINIJUP_CRIU", CRIU)
-            .envs(more.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", programs.join("infinijupd").display()))?;
-        let mut daemon = Self { child, socket, home: user.home().to_owned(), uid: user.uid(), place };
+        copy_programs(&place.dir.join("bin"))?;
+        let more: Vec<_> = more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let child = spawn(user, &place, &more)?;
+        let socket = socket_in(&place);
+        let mut daemon = Self { child, socket, home: user.home().to_owned(), uid: user.uid(), more, place };
+        daemon.wait_for_answer()?;
+        Ok(daemon)
+    }
+
+    fn wait_for_answer(&mut self) -> Result<()> {
         let begun = Instant::now();
-        while daemon.call("GET", "/v1/version", None).is_err() {
-            if daemon.child.try_wait()?.is_some() || begun.elapsed() > Duration::from_secs(60) {
-                let log = fs::read_to_string(daemon.place.dir.join("log")).unwrap_or_default();
+        while self.call("GET", "/v1/version", None).is_err() {
+            if self.child.try_wait()?.is_some() || begun.elapsed() > Duration::from_secs(60) {
+                let log = fs::read_to_string(self.place.dir.join("log")).unwrap_or_default();
                 bail!("the daemon does not answer; its log: {log}");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(daemon)
+        Ok(())
+    }
+
+    /// Starts it again as after a reboot, when its sessions are suspended: it has kept no plain images, and nothing of its store is in the
+    /// page cache.
+    pub(crate) fn reboot(&mut self, user: &User) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        let state = self.place.dir.join("state");
+        let in_memory = format!("infinijup-{}-", self.uid.as_raw());
+        let mut kept = vec![state.join("cache")];
+        for entry in fs::read_dir("/dev/shm")? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(&in_memory) {
+                kept.push(entry.path());
+            }
+        }
+        let mut bytes = 0;
+        for directory in kept {
+            bytes += tree_size(&directory)?.bytes;
+            fs::remove_dir_all(&directory)?;
+        }
+        // Or they are somewhere else by now, and the next restore would be from them.
+        ensure!(bytes > 0, "no plain images were found that could be removed");
+        self.child = spawn(user, &self.place, &self.more)?;
+        self.wait_for_answer()?;
+        out_of_page_cache(&state)
     }
 
     /// Where it listens.
@@ -154,6 +172,28 @@ impl Daemon {
         self.call("DELETE", &format!("/v1/sessions/{id}?wait=true"), None)?;
         Ok(())
     }
+}
+
+fn socket_in(place: &Place) -> PathBuf {
+    place.dir.join("run/infinijupd.sock")
+}
+
+fn spawn(user: &User, place: &Place, more: &[(String, PathBuf)]) -> Result<Child> {
+    let programs = place.dir.join("bin");
+    let log = fs::File::options().create(true).append(true).open(place.dir.join("log"))?;
+    user.command(programs.join("infinijupd"))
+        .env("INFINIJUP_STATE", place.dir.join("state"))
+        .env("INFINIJUP_RUN", place.dir.join("run"))
+        .env("INFINIJUP_SOCKET", socket_in(place))
+        .env("INFINIJUP_BOX", programs.join("infinijup-box"))
+        .env("INFINIJUP_CRIU", CRIU)
+        .envs(more.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start {}", programs.join("infinijupd").display()))
 }
 
 /// The status and the body, and nothing after it: a daemon that hangs up before it has read all of a request resets the

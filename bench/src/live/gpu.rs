@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::live::{PYTHON, Place, Unable, User, must, programs};
@@ -90,8 +91,8 @@ impl Gpus {
 impl Drop for Gpus {
     fn drop(&mut self) {
         // By SIGTERM: it takes its nodes with it.
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
         }
         let _ = self.child.wait();
     }
@@ -120,15 +121,15 @@ impl Caller {
         Ok(Self { child, asks, answers })
     }
 
-    /// One call, in seconds.
-    pub(crate) fn call(&mut self, name: &str, pid: i32) -> Result<f64> {
+    /// One call.
+    pub(crate) fn call(&mut self, name: &str, pid: i32) -> Result<()> {
         writeln!(self.asks, "{name} {pid}").context("the caller has ended")?;
         self.asks.flush()?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        let (code, seconds) = line.trim().split_once(' ').context("no answer from the caller")?;
-        ensure!(code == "0", "{name} of {pid} answered {code}");
-        Ok(seconds.parse()?)
+        let code = line.trim();
+        ensure!(code == "0", "{name} of {pid} answered `{code}`");
+        Ok(())
     }
 }
 
@@ -172,24 +173,33 @@ impl Target {
 
     /// What it says of itself now.
     pub(crate) fn ask(&self) -> Result<Value> {
-        let before = self.reports()?.len();
-        let pid = rustix::process::Pid::from_raw(self.pid).context("no pid")?;
-        rustix::process::kill_process(pid, rustix::process::Signal::USR1)?;
+        self.answer(Signal::USR1, "report")
+    }
+
+    /// Waits until it has made its next round.
+    pub(crate) fn next_round(&self) -> Result<()> {
+        self.answer(Signal::USR2, "round").map(drop)
+    }
+
+    /// Its next line with this key.
+    fn answer(&self, signal: Signal, key: &str) -> Result<Value> {
+        let before = self.lines(key)?.len();
+        let pid = Pid::from_raw(self.pid).context("no pid")?;
+        kill_process(pid, signal)?;
         let begun = Instant::now();
         loop {
-            let reports = self.reports()?;
-            if let Some(new) = reports.get(before) {
+            if let Some(new) = self.lines(key)?.get(before) {
                 return Ok(new.clone());
             }
             ensure!(begun.elapsed() < Duration::from_secs(60), "the program does not answer");
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn reports(&self) -> Result<Vec<Value>> {
+    fn lines(&self, key: &str) -> Result<Vec<Value>> {
         let text = fs::read_to_string(&self.log)?;
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        Ok(lines.filter(|line| line["report"].is_number()).collect())
+        Ok(lines.filter(|line| line[key].is_number()).collect())
     }
 }
 

@@ -127,32 +127,49 @@ impl Engine {
         let along = Along { notebook: request.notebook.clone(), ..Along::default() };
         along.check()?;
         let (_held, mut record) = self.hold(which, Doing::Rollback)?;
+        match self.go_back(&mut record, request, &along, watch) {
+            // What is to be left ended by itself: there is nothing any more to be stopped and kept.
+            Err(error) if self.has_ended_meanwhile(&mut record, &error)? => {
+                self.go_back(&mut record, request, &along, watch)
+            }
+            done => done,
+        }
+    }
+
+    /// Puts a session that is held back to a snapshot. On an error `record` is as the session is.
+    fn go_back(
+        &self,
+        record: &mut Record,
+        request: &RollbackRequest,
+        along: &Along,
+        watch: &dyn Watch,
+    ) -> Result<RollbackOutcome> {
         let mut steps = Steps::new(watch);
-        let given_up = match self.mend(&mut record) {
+        let given_up = match self.mend(record) {
             // What the driver has lost cannot be kept. Whoever forces a way back gives it up.
             Err(error @ LifecycleError::GpuStuck { .. }) if request.force => Some(explain(&error)),
             mended => mended.map(|()| None)?,
         };
         let store = self.inner.store.open()?;
-        let target = store.resolve(&in_own_words(&record, &request.to))?;
-        check_ancestry(&record, &store, &target, request.force)?;
-        let aim = self.aim(&record, &store, target, request.force, &mut steps)?;
-        let files = steps.run("check files", || self.plan_files(&record, &store, &aim, request))?;
+        let target = store.resolve(&in_own_words(record, &request.to))?;
+        check_ancestry(record, &store, &target, request.force)?;
+        let aim = self.aim(record, &store, target, request.force, &mut steps)?;
+        let files = steps.run("check files", || self.plan_files(record, &store, &aim, request))?;
         let wanted = Wanted { wish: None, force: request.force, ends: record.init.map(|init| init.pid) };
-        let placed = self.place_gpus(&record, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
-        let closed_connections = closed_connections(aim.images.path(), &record)?;
+        let placed = self.place_gpus(record, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
+        let closed_connections = closed_connections(aim.images.path(), record)?;
 
         let (entry, safe, automatic) = match record.state {
             SessionState::Running if given_up.is_some() => {
                 let commit = record.head_id()?.unwrap_or(target);
-                let files = self.parent_files(&store, &record)?;
+                let files = self.parent_files(&store, record)?;
                 let phase = Phase::Restoring {
                     commit: target.to_string(),
                     safe: commit.to_string(),
                     files: request.files,
                 };
                 let entry = self.inner.journal.begin(&record.id, &phase)?;
-                steps.run("end the old processes", || self.end_tree(&record))?;
+                steps.run("end the old processes", || self.end_tree(record))?;
                 record.init = None;
                 steps.warn(format!(
                     "the state that was left could not be kept: {}",
@@ -162,10 +179,10 @@ impl Engine {
             }
             SessionState::Running => {
                 let (entry, stopped, kept) = self.stop_and_keep(
-                    &mut record,
+                    record,
                     &store,
                     &files.touches(),
-                    &Why::automatic(CommitReason::BeforeRollback, &along),
+                    &Why::automatic(CommitReason::BeforeRollback, along),
                     &mut steps,
                 )?;
                 let phase = Phase::Ending {
@@ -173,7 +190,7 @@ impl Engine {
                     then: Some(target.to_string()),
                     files: request.files,
                 };
-                steps.run("end the old processes", || stopped.end(self, &record, &entry, &phase))?;
+                steps.run("end the old processes", || stopped.end(self, record, &entry, &phase))?;
                 record.init = None;
                 entry.enter(&Phase::Restoring {
                     commit: target.to_string(),
@@ -191,21 +208,21 @@ impl Engine {
                     files: request.files,
                 };
                 let entry = self.inner.journal.begin(&record.id, &phase)?;
-                let files = self.parent_files(&store, &record)?;
+                let files = self.parent_files(&store, record)?;
                 (entry, Safe { commit, files }, None)
             }
             SessionState::Starting => {
                 return Err(LifecycleError::WrongState {
-                    session: record.name,
+                    session: record.name.clone(),
                     state: record.state.as_str(),
                     action: "go back",
                 });
             }
         };
         let to = To { aim: &aim, placed };
-        let commit = self.bring_up(&mut record, &store, to, &safe, request.files, entry, &mut steps)?;
-        self.kernel_restored(&record, &target.to_string(), request.note.as_deref());
-        self.inner.events.tell(&record, EventKind::RolledBack { commit: target.to_string() });
+        let commit = self.bring_up(record, &store, to, &safe, request.files, entry, &mut steps)?;
+        self.kernel_restored(record, &target.to_string(), request.note.as_deref());
+        self.inner.events.tell(record, EventKind::RolledBack { commit: target.to_string() });
         Ok(RollbackOutcome {
             commit,
             automatic,

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use checkpoint_cuda::CudaError;
+use gpu_detect::DetectError;
 use rustix::process::Signal;
+use sandbox::SandboxError;
 use sandbox::process::Identity;
 
 use crate::effects::happened;
@@ -16,6 +19,8 @@ use crate::record::{Record, SessionState};
 use crate::request::StopRequest;
 use crate::view::SessionView;
 
+/// How much later than the process that an operation missed the first process of a session may be gone.
+const LAST_BREATH: Duration = Duration::from_secs(2);
 /// How soon to look again whether an operation is done.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -73,14 +78,30 @@ impl Engine {
         let Some(record) = find() else { return true };
         let Ok(_held) = self.inner.locks.take(&record.id, &record.name, Doing::Stop) else { return false };
         let Some(mut record) = find() else { return true };
-        record.exit = self.exit_status(&record);
+        // What cannot be written now is found again at the next start: the process is gone then, too.
+        let _later = self.set_down_ended(&mut record);
+        true
+    }
+
+    /// Sets down a session whose first process has ended by itself.
+    fn set_down_ended(&self, record: &mut Record) -> Result<()> {
+        record.exit = self.exit_status(record);
         // The box's init writes the status down when its command ends; one that could not was killed itself.
         let state = if record.exit.is_some() { SessionState::Ended } else { SessionState::Failed };
-        if self.end_tree(&record).is_ok() {
-            // What cannot be written now is found again at the next start: the process is gone then, too.
-            let _later = self.set_down(&mut record, state);
+        self.end_tree(record)?;
+        self.set_down(record, state)
+    }
+
+    /// Whether `error` came of a session that ended by itself under an operation's hands. It is set down then, and `record` says so.
+    pub(crate) fn has_ended_meanwhile(&self, record: &mut Record, error: &LifecycleError) -> Result<bool> {
+        // Its other processes are gone before its first one.
+        let patience = if tells_of_an_end(error) { LAST_BREATH } else { Duration::ZERO };
+        let ended =
+            record.state == SessionState::Running && record.init.is_some_and(|init| init.wait_gone(patience));
+        if ended {
+            self.set_down_ended(record)?;
         }
-        true
+        Ok(ended)
     }
 
     /// Asks the processes of the session to end, and after a while ends them.
@@ -136,6 +157,19 @@ impl Engine {
     /// The status that the session's command ended with, as its init wrote it down.
     pub(crate) fn exit_status(&self, record: &Record) -> Option<i32> {
         sandbox::recorded_exit(&self.inner.place.box_dir(&record.id))
+    }
+}
+
+/// Whether a process was missed that had just been there.
+fn tells_of_an_end(error: &LifecycleError) -> bool {
+    match error {
+        LifecycleError::Sandbox(SandboxError::Gone { .. })
+        | LifecycleError::Detect(DetectError::NoProcess { .. })
+        | LifecycleError::Cuda(CudaError::Ended { .. })
+        // It says in many ways that it does not find a process.
+        | LifecycleError::Criu(_) => true,
+        LifecycleError::GpuStuck { source, .. } => tells_of_an_end(source),
+        _ => false,
     }
 }
 

@@ -3,7 +3,7 @@
 It speaks to `libcuda.so.1` by ctypes, so any Python will do. On each GPU it has a buffer whose bytes depend on the GPU and the
 process, and a counter that a kernel increments in a loop. On SIGUSR1 it prints one line of JSON: the number of rounds it has made,
 the counters as the GPUs have them, its pointers, the hash of its buffers as read back from the GPUs, and the longest time between
-two rounds since it was last asked. A program whose calls are blocked by a lock answers nothing.
+two rounds since it was last asked. On SIGUSR2 it prints the number of its next round as soon as that is made. A program whose calls are blocked by a lock answers nothing.
 """
 
 import argparse
@@ -106,14 +106,16 @@ def report(gpus, rounds, gap):
 
 
 def idle():
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     while True:
         time.sleep(1)
 
 
 def work(count, size, idle_fork):
-    asked = []
+    asked, awaited = [], []
     signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))
+    signal.signal(signal.SIGUSR2, lambda *_: awaited.append(True))
     driver = Driver()
     driver.cuInit(0)
     gpus = [Gpu(driver, index, size) for index in range(count)]
@@ -126,6 +128,9 @@ def work(count, size, idle_fork):
             gpu.bump()
         rounds += 1
         gap = max(gap, time.perf_counter() - last)
+        if awaited:
+            awaited.clear()
+            say({"round": rounds})
         if asked:
             asked.clear()
             report(gpus, rounds, gap)

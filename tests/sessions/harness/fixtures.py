@@ -72,36 +72,44 @@ def daemons(record, request, make_user):
 
 
 class Users:
-    """Makes users. The first one is who runs the daemons; all others are strangers to those."""
+    """Gives out users. The first one is who runs the daemons; all others are strangers to those. Whoever comes after them gets the same
+    users, with nothing running and an empty home: to make one and to remove it takes longer than many a test."""
 
-    def __init__(self, record):
-        self.record, self.made, self.given = record, [], 0
+    def __init__(self, record, idle_users):
+        self.record, self.idle, self.taken, self.given = record, idle_users, [], 0
+
+    def take(self):
+        """One that nobody else has now."""
+        self.taken.append(self.idle.pop() if self.idle else User.make(self.record))
+        return self.taken[-1]
 
     def owner(self):
         """Who runs the daemons."""
-        if not self.made:
-            self.made.append(User.make(self.record))
-        return self.made[0]
+        return self.taken[0] if self.taken else self.take()
 
     def __call__(self):
         self.given += 1
-        if self.given > 1:
-            self.made.append(User.make(self.record))
-            return self.made[-1]
-        return self.owner()
+        return self.owner() if self.given == 1 else self.take()
 
-    def remove(self):
-        """All of them."""
-        for user in self.made:
-            leftovers.remove_user(user.name)
-            self.record.remove_user(user.name)
+    def give_back(self):
+        """All of them, as they were when they were new."""
+        for user in self.taken:
+            leftovers.clear_user(user.uid, user.home)
+            user.make_home()
+        self.idle += self.taken
 
 
-def users(record):
-    """Makes users; each is removed at the end."""
-    made = Users(record)
-    yield made
-    made.remove()
+@pytest.fixture(scope="session")
+def idle_users():
+    """Users whom no test has now. They are removed with the run's record."""
+    return []
+
+
+def users(record, idle_users):
+    """Gives out users until the end."""
+    given = Users(record, idle_users)
+    yield given
+    given.give_back()
 
 
 # For one test, and for all tests of a module that share what takes long to make.
@@ -165,6 +173,13 @@ def daemon(make_daemon, user):
 def commands(user, daemon):
     """The command as that user. Users outlive the daemon: their sessions end before they do."""
     return Commands(daemon, user)
+
+
+@pytest.fixture(scope="module")
+def module_commands(module_make_daemon, module_make_user):
+    """The same for all tests of a module that leave nothing to each other."""
+    user = module_make_user()
+    return Commands(module_make_daemon(user=user), user)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ a mount.
 
 import json
 import os
+import pwd
 import secrets
 import shutil
 import subprocess
@@ -123,11 +124,17 @@ def read_environment(pid):
 
 
 def remove_user(name):
-    """Ends the processes of a throw-away user and removes the user with its home."""
-    entry = subprocess.run(["id", "-u", name], capture_output=True, text=True, check=False)
-    if entry.returncode != 0:
+    """Removes a throw-away user, with everything that is left of it."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
         return
-    uid = int(entry.stdout)
+    clear_user(entry.pw_uid, entry.pw_dir)
+    subprocess.run(["userdel", name], check=False, capture_output=True)
+
+
+def clear_user(uid, home):
+    """Ends the processes of a throw-away user and removes its home."""
     for pid in proc.pids():
         if proc.status(pid, "Uid").split()[:1] == [str(uid)]:
             proc.kill(pid)
@@ -135,7 +142,7 @@ def remove_user(name):
     for path in Path("/dev/shm").glob("infinijup-*"):
         if path.lstat().st_uid == uid:
             shutil.rmtree(path)
-    subprocess.run(["userdel", "--remove", name], check=False, capture_output=True)
+    delete(home)
 
 
 def unmount(directory):

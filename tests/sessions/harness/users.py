@@ -58,14 +58,20 @@ class User:
 
     @classmethod
     def make(cls, record):
-        """A new one with a home that is closed to others and a kernelspec that needs no PATH."""
+        """A new one."""
         name = f"ij{secrets.token_hex(3)}"
         record.add_user(name)
-        subprocess.run(["useradd", "--create-home", "--user-group", "--shell", "/bin/bash", name], check=True)
+        subprocess.run(["useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash", name], check=True)
         user = cls(name)
-        os.chmod(user.home, 0o700)
-        user.write_kernelspec()
+        user.make_home()
         return user
+
+    def make_home(self):
+        """An empty home that is closed to others, with a kernelspec that needs no PATH."""
+        self.home.mkdir()
+        os.chown(self.home, self.uid, self.gid)
+        os.chmod(self.home, 0o700)
+        self.write_kernelspec()
 
     def write_kernelspec(self, jupyter=None):
         """`python3` as `ipython kernel install --user` writes it."""
