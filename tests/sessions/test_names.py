@@ -1,0 +1,14 @@
+"""A name in letters of any script goes all the way: the command, the daemon, the thread of its snapshots, the files of its branch."""
+
+
+def test_a_session_can_have_any_letters_in_its_name(commands):
+    session = commands.start("Größe.2", "sleep", "1000")
+    assert session.view()["thread"] == "Größe.2"
+    session.snapshot("--tag", "vor dem Fit/eins")
+    branch, _ = session.branch("日本語")
+    session.rollback("vor dem Fit/eins")
+    assert {session.view()["name"], branch.view()["name"]} == {"Größe.2", "日本語"}
+    refused = commands.fails("run", "--name", "zwei Worte", "--", "sleep", "1")
+    assert "`name` can be no name" in refused["message"]
+    branch.remove()
+    session.remove()
