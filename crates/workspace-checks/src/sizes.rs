@@ -10,16 +10,9 @@ use crate::files::TextFile;
 /// More lines than this are two files.
 pub const MOST_LINES: usize = 500;
 
-/// Longer, and being taken apart. They go from this list when that is done, and none comes onto it.
-const LEAVING: &[&str] = &["crates/lifecycle/src/error.rs", "crates/lifecycle/src/history/mod.rs"];
-
 /// Rust files that are too long.
 pub fn too_long(sources: &[TextFile]) -> Vec<String> {
-    let long = |file: &&TextFile| {
-        !is_test(&file.path)
-            && file.text.lines().count() > MOST_LINES
-            && !LEAVING.iter().any(|leaving| file.path == Path::new(leaving))
-    };
+    let long = |file: &&TextFile| !is_test(&file.path) && file.text.lines().count() > MOST_LINES;
     sources
         .iter()
         .filter(long)
