@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn a_hostile_pattern_takes_no_longer_than_a_plain_one() {
         let name = "a".repeat(4096);
-        assert!(fits(&"*a".repeat(200), &name));
-        assert!(!fits(&format!("{}b", "*a".repeat(200)), &name));
+        assert!(fits(&"*a".repeat(2000), &name));
+        assert!(!fits(&format!("{}b", "*a".repeat(2000)), &name));
     }
 
     #[test]
