@@ -162,7 +162,7 @@ fn arrows_of(
 /// Who may parse a command line: the programs that people start. Every library can be used without it.
 const PARSERS: [&str; 2] = ["cli", "infinijupd"];
 
-/// Among the crates of the product, who uses clap and is none of [`PARSERS`]. Test packages may parse their own.
+/// Among the crates of the product, who uses clap and is none of `PARSERS`. Test packages may parse their own.
 pub fn clap_elsewhere(metadata: &Metadata) -> Vec<String> {
     metadata
         .packages
