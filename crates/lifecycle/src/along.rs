@@ -15,7 +15,8 @@ use sandbox::bounded;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::record::{Record, SessionId};
+use crate::introspect::Introspect;
+use crate::record::Record;
 use crate::request::{Along, Cell};
 use crate::view::Variable;
 
@@ -42,13 +43,6 @@ const REASONS: [CommitReason; 7] = [
     CommitReason::BeforeRestart,
     CommitReason::BeforeShutdown,
 ];
-
-/// Knows what goes on inside kernels.
-pub trait Introspect: Send + Sync {
-    /// The variables of a session's kernel; `None` if it cannot say now: it is busy, it is no kernel of a language that we
-    /// know, or it takes too long. Called before everything that stands still.
-    fn variables(&self, session: &SessionId) -> Option<Vec<Variable>>;
-}
 
 /// The reason that a request gives.
 pub(crate) fn reason(given: Option<&str>) -> Result<CommitReason> {

@@ -25,7 +25,7 @@ use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
-use crate::place::{CONNECTION, LOG, make, make_for};
+use crate::place::{CONNECTION, LOG, make, make_for, outside_directory};
 use crate::prepare::{new_ports, write_for};
 use crate::record::{KernelRecord, OriginRecord, Record, SessionId, SessionState};
 use crate::request::{Along, BranchRequest, GpuWish, SnapshotRequest};
@@ -242,11 +242,6 @@ fn several(count: u32, make: impl Fn(u32) -> Result<BranchOutcome> + Sync) -> Re
     })?;
     made.sort_by_key(|(number, _)| *number);
     Ok(made.into_iter().map(|(_, outcome)| outcome).collect())
-}
-
-/// Where private copies of files outside the workspace go.
-pub(crate) fn outside_directory(workspace: &Path) -> PathBuf {
-    workspace.with_extension("outside")
 }
 
 fn taken_at(store: &UserStore, commit: ObjectId) -> Result<SystemTime> {

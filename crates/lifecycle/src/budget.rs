@@ -8,12 +8,6 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use cas_core::progress::Silent;
-use staging::disk_free;
-
-use crate::engine::Engine;
-use crate::error::{LifecycleError, Result};
-
 /// How long a count of what the store takes is good for. Counting means a look at each pack.
 const COUNTED: Duration = Duration::from_secs(30);
 
@@ -22,7 +16,7 @@ const COUNTED: Duration = Duration::from_secs(30);
 pub(crate) struct Used(Mutex<Option<(Instant, u64)>>);
 
 impl Used {
-    fn bytes(&self, store: &Path) -> u64 {
+    pub(crate) fn bytes(&self, store: &Path) -> u64 {
         let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((when, bytes)) = *known
             && when.elapsed() < COUNTED
@@ -34,7 +28,7 @@ impl Used {
         bytes
     }
 
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
     }
 }
@@ -55,31 +49,8 @@ fn count(directory: &Path) -> u64 {
 }
 
 /// What the store may take: as it was set, or half of what it takes and what is free.
-fn allowed(set: Option<u64>, used: u64, free: u64) -> u64 {
+pub(crate) fn allowed(set: Option<u64>, used: u64, free: u64) -> u64 {
     set.unwrap_or_else(|| used.saturating_add(free) / 2)
-}
-
-impl Engine {
-    /// Refuses if the store has used its budget up.
-    pub fn within_budget(&self) -> Result<()> {
-        self.inner.reserve.fill();
-        let root = self.inner.place.store();
-        let look = || -> Result<(u64, u64)> {
-            let used = self.inner.used.bytes(&root);
-            Ok((used, allowed(self.inner.config.store_budget, used, disk_free(&self.inner.place.state)?)))
-        };
-        let (used, budget) = look()?;
-        if used < budget {
-            return Ok(());
-        }
-        let store = self.inner.store.open()?;
-        if store.forgotten_and_there()? > 0 {
-            store.gc(&Silent)?;
-        }
-        self.inner.used.forget();
-        let (used, budget) = look()?;
-        if used < budget { Ok(()) } else { Err(LifecycleError::OverBudget { store: root, used, budget }) }
-    }
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ pub use history::encryption::Encrypted;
 use history::encryption::{self, NamesCommits};
 use staging::disk_free;
 
-use crate::engine::read_records;
 use crate::error::{LifecycleError, Result};
 use crate::journal::Journal;
 use crate::place::{Place, make};
+use crate::records::read_records;
 
 /// Encrypts the store below `state` with the key in `key_file`, which is made if it is not there. Only the holder of the state
 /// directory's lock may call this, after [`finish`]; and [`finish`] is to be called again.

@@ -5,31 +5,28 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use history::{OwnStore, Sealer, StoreKey};
+use history::{OwnStore, Sealer};
 use sandbox::process::Identity;
 use sandbox::{Program, User};
 use staging::Stages;
 
-use crate::along::Introspect;
 use crate::budget::Used;
 use crate::config::Config;
 use crate::effects::happened;
-use crate::error::{LifecycleError, Result, io_error};
+use crate::error::{LifecycleError, Result};
+use crate::events::{EngineEvent, EventKind, Events};
 use crate::gpu::{Gone, Gpus, used_by};
 use crate::habitat::Habitat;
+use crate::introspect::{Introspect, KernelWatch};
 use crate::journal::Journal;
-use crate::kernels::{KernelWatch, Variables};
 use crate::locks::{Doing, Held, Locks};
-use crate::own_user::own_user;
 use crate::place::Place;
 use crate::ports::{Checkpointer, Ports};
-use crate::program::settle;
 use crate::record::{Record, SessionId, SessionState};
-use crate::recover::Recovery;
 use crate::reserve::Reserve;
 use crate::schedule::Schedule;
 use crate::view::SessionView;
-use crate::watch::{EngineEvent, EventKind, Events, Watcher};
+use crate::watch::Watcher;
 
 /// Everything that can be done to sessions. Cheap to clone; all clones are one engine.
 #[derive(Clone)]
@@ -62,8 +59,8 @@ pub(crate) struct Inner {
     pub(crate) gone: Gone,
     /// Who knows what goes on inside kernels.
     pub(crate) introspect: OnceLock<Arc<dyn Introspect>>,
-    sessions: Mutex<BTreeMap<SessionId, Record>>,
-    writers: Writers,
+    pub(crate) sessions: Mutex<BTreeMap<SessionId, Record>>,
+    pub(crate) writers: Writers,
     /// Held while a session gets another name.
     pub(crate) naming: Mutex<()>,
 }
@@ -71,7 +68,7 @@ pub(crate) struct Inner {
 /// Whose turn it is to replace a record. A write waits for the disk, so sessions seldom wait for each other, and listings
 /// never do.
 #[derive(Default)]
-struct Writers([Mutex<()>; 32]);
+pub(crate) struct Writers([Mutex<()>; 32]);
 
 impl Writers {
     fn of(&self, id: &SessionId) -> MutexGuard<'_, ()> {
@@ -84,53 +81,6 @@ impl Writers {
 }
 
 impl Engine {
-    /// Opens the state directory, ends or undoes what a daemon before us had begun, and looks after the sessions that it
-    /// left running.
-    pub fn open(config: Config) -> Result<(Self, Recovery)> {
-        Self::open_on(config, Ports::of_this_machine)
-    }
-
-    /// The same, on a machine that is given.
-    pub(crate) fn open_on(
-        config: Config,
-        ports: impl FnOnce(&Config, &Place, &Program) -> Ports,
-    ) -> Result<(Self, Recovery)> {
-        let place = Place::open(&config)?;
-        sandbox::forget_notes_of_another_boot();
-        let program = settle(&Program::find(config.program.as_deref())?, &place.state.join("programs"))?;
-        let key = config.key_file.as_deref().map(StoreKey::read).transpose()?;
-        let inner = Inner {
-            ports: ports(&config, &place, &program),
-            sealer: Sealer::open(&place.state)?,
-            locks: Locks::default(),
-            journal: Journal::open(place.journal())?,
-            stages: Stages::open(&place.state, &place.run, config.cache_bytes, key.is_some())?,
-            store: OwnStore::new(place.store(), key)?,
-            used: Used::default(),
-            reserve: Reserve::new(&place.state, config.reserve_bytes),
-            user: own_user(),
-            events: Events::default(),
-            watcher: Watcher::start()?,
-            kernels: KernelWatch::start()?,
-            schedule: Schedule::default(),
-            gpus: Gpus::new(config.gpu.clone()),
-            gone: Gone::default(),
-            introspect: OnceLock::new(),
-            sessions: Mutex::new(read_records(&place)?),
-            writers: Writers::default(),
-            naming: Mutex::default(),
-            program,
-            place,
-            config,
-        };
-        let engine = Self { inner: Arc::new(inner) };
-        engine.inner.watcher.report_to(&engine.inner)?;
-        engine.set_introspect(Arc::new(Variables(Arc::downgrade(&engine.inner))));
-        let recovery = engine.with_reserve(|| engine.recover())?;
-        engine.inner.reserve.fill();
-        Ok((engine, recovery))
-    }
-
     /// All sessions, oldest first.
     pub fn sessions(&self) -> Vec<SessionView> {
         let mut found: Vec<_> = self.records().values().map(SessionView::of).collect();
@@ -296,23 +246,6 @@ fn check_name(name: &str) -> Result<()> {
     base::names::check_session(name).map_err(|broken| LifecycleError::BadRequest {
         detail: format!("`{}` cannot name a session: {broken}", name.escape_debug()),
     })
-}
-
-pub(crate) fn read_records(place: &Place) -> Result<BTreeMap<SessionId, Record>> {
-    let mut found = BTreeMap::new();
-    let directory = place.sessions();
-    for item in fs::read_dir(&directory).map_err(io_error("list", &directory))? {
-        let name = item.map_err(io_error("list", &directory))?.file_name();
-        let Some(id) = name.to_str().and_then(|name| SessionId::try_from(name.to_owned()).ok()) else {
-            continue;
-        };
-        let path = place.record(&id);
-        // No record: a session whose start was cut short before it had one. The journal knows it.
-        if path.exists() {
-            found.insert(id, Record::read(&path)?);
-        }
-    }
-    Ok(found)
 }
 
 /// How much memory the processes below this one use, each page counted once as far as the kernel tells cheaply.

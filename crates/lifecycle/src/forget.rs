@@ -11,11 +11,11 @@ use history::{Forgotten, GcView, UserStore};
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::events::EventKind;
 use crate::journal::Phase;
 use crate::record::Record;
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::view::CommitView;
-use crate::watch::EventKind;
 
 /// What became of snapshots that were to be forgotten.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

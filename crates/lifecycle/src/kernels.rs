@@ -2,7 +2,7 @@
 //!
 //! That tells whether a kernel is idle or busy, lets a notebook ask something of the daemon, gives the names of its variables to
 //! the snapshots that they go with, and tells a kernel that was restored that it lives again. How it is done is `jupyter-bridge`'s
-//! business ([`KernelWatch`]).
+//! business ([`jupyter_bridge::watch`]).
 //!
 //! The key comes from the connection file in the box, which is the user's to change; where to connect to does not. So the
 //! worst that a user can do is not to be heard.
@@ -12,21 +12,15 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use jupyter_bridge::{ConnectionFile, Ports, watch};
+use jupyter_bridge::{ConnectionFile, Ports};
 use serde_json::{Value, json};
 
-use crate::along::Introspect;
 use crate::engine::{Engine, Inner};
 use crate::error::Result;
+use crate::events::EventKind;
+use crate::introspect::{Asked, Introspect};
 use crate::record::{KernelRecord, Record, SessionId, SessionState};
 use crate::view::Variable;
-use crate::watch::EventKind;
-
-/// Something that a session's kernel asks.
-pub type Asked = watch::Asked<SessionId>;
-
-/// The kernels that are listened to.
-pub(crate) type KernelWatch = watch::KernelWatch<SessionId>;
 
 impl Engine {
     /// A session has processes: its kernel is listened to from here on. Nothing changes if it is already, at the same place.

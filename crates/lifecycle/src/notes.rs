@@ -1,7 +1,7 @@
 //! What people and programs note about a session: its name, labels, its document, its policy.
 //!
 //! None of it concerns the processes, so it can be changed at any moment, also while an operation has hold of the session
-//! and a copy of its record. Whoever saves a record therefore never saves these fields of their copy: [`Engine::save`]
+//! and a copy of its record. Whoever saves a record therefore never saves these fields of their copy: `Engine::save`
 //! takes them from the record that is known, and writes both under one lock. So neither a change is undone by an operation
 //! that began before it, nor the work of an operation by a change.
 
@@ -11,11 +11,7 @@ use std::path::PathBuf;
 use policy::SessionPolicy;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::record::{Record, SessionId};
-use crate::view::SessionView;
-use crate::watch::EventKind;
 
 /// The most labels that one session has.
 const LABELS: usize = 32;
@@ -55,7 +51,7 @@ impl Notes {
         Self { policy: self.policy.clone(), ..Self::default() }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let wrong = |detail: String| Err(LifecycleError::BadRequest { detail });
         if self.labels.len() > LABELS {
             return wrong(format!("a session has at most {LABELS} labels"));
@@ -102,7 +98,7 @@ pub struct NotesChange {
 }
 
 impl NotesChange {
-    fn apply(self, notes: &mut Notes) {
+    pub(crate) fn apply(self, notes: &mut Notes) {
         for (key, value) in self.labels {
             match value {
                 Some(value) => notes.labels.insert(key, value),
@@ -118,56 +114,6 @@ impl NotesChange {
         if let Some(mark) = self.mark {
             notes.mark = mark;
         }
-    }
-}
-
-impl Engine {
-    /// Changes what is noted about a session, whatever it is doing.
-    pub fn change(&self, which: &str, change: NotesChange) -> Result<SessionView> {
-        let record = self.find(which)?;
-        // Two may want the same name at the same time.
-        let _naming = change.name.is_some().then(|| self.inner.naming.lock());
-        let record = self.note(&record.id, |record| {
-            if let Some(name) = &change.name
-                && *name != record.name
-            {
-                self.check_free_name(name)?;
-                record.name.clone_from(name);
-            }
-            change.apply(&mut record.notes);
-            record.notes.check()
-        })?;
-        self.session(record.id.as_str())
-    }
-
-    /// Takes the mark off a session: the snapshot that was just taken carries it.
-    pub(crate) fn mark_used(&self, id: &SessionId, mark: &str) -> Result<()> {
-        self.note(id, |record| {
-            // Another may have been set meanwhile, for the snapshot after this one.
-            if record.notes.mark.as_deref() == Some(mark) {
-                record.notes.mark = None;
-            }
-            Ok(())
-        })
-        .map(drop)
-    }
-
-    /// Changes name or notes of a record, on disk first.
-    fn note(&self, id: &SessionId, change: impl FnOnce(&mut Record) -> Result<()>) -> Result<Record> {
-        let _writing = self.writing(id);
-        let known = self.records().get(id).cloned();
-        let Some(known) = known else {
-            return Err(LifecycleError::NoSuchSession { which: id.to_string() });
-        };
-        let mut record = known.clone();
-        change(&mut record)?;
-        if record == known {
-            return Ok(record);
-        }
-        record.write(&self.inner.place.record(id))?;
-        self.records().insert(id.clone(), record.clone());
-        self.inner.events.tell(&record, EventKind::Changed);
-        Ok(record)
     }
 }
 

@@ -100,6 +100,11 @@ pub(crate) const LOG: &str = "log";
 /// The kernel's connection file in the box.
 pub(crate) const CONNECTION: &str = "connection.json";
 
+/// Where private copies of files outside the workspace go.
+pub(crate) fn outside_directory(workspace: &Path) -> PathBuf {
+    workspace.with_extension("outside")
+}
+
 /// A directory that nobody else can enter, made if it is not there.
 pub(crate) fn make(path: &Path) -> Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io_error("create", path))?;

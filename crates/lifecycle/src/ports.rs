@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use checkpoint_criu::{Criu, DumpStats, Hooks, Leave};
+use sandbox::User;
 use sandbox::process::Identity;
-use sandbox::{Program, User};
 
-use crate::config::Config;
-use crate::criu_here::CriuHere;
 use crate::error::Result;
-use crate::habitat::{Habitat, HabitatKind, HostTree, OwnBox};
-use crate::place::Place;
+use crate::habitat::{Habitat, HabitatKind};
 use crate::record::Record;
 
 /// Everything that is done to the machine.
@@ -27,16 +24,6 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// This machine: CRIU, boxes of ours, and the processes of the host.
-    pub(crate) fn of_this_machine(config: &Config, place: &Place, program: &Program) -> Self {
-        let criu = Arc::new(CriuHere::new(config, place, program));
-        Self {
-            own_box: Arc::new(OwnBox::new(place, program)),
-            host_tree: Arc::new(HostTree::new(Arc::clone(&criu))),
-            checkpointer: criu,
-        }
-    }
-
     /// Where a session's processes live.
     pub(crate) fn habitat(&self, kind: HabitatKind) -> &dyn Habitat {
         match kind {

@@ -5,12 +5,10 @@
 //! journal's business. Nobody but its user reads it.
 
 use std::ffi::OsString;
-use std::fmt;
-use std::fs;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cas_core::ObjectId;
+use gpu_plan::GpuWish;
 use jiff::Timestamp;
 use jupyter_bridge::InterruptMode;
 use sandbox::User;
@@ -22,94 +20,12 @@ use workspace::FilePolicy;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::habitat::HabitatKind;
 use crate::notes::Notes;
-use crate::request::GpuWish;
+
+pub(crate) use crate::json::{json, write_json};
+pub use crate::session::{Network, SessionId, SessionState};
 
 /// No record is longer: labels, sidecars and mounts are bounded when they are taken in.
 const RECORD_LIMIT: u64 = 16 << 20;
-
-/// Names a session for ever: 12 hex digits.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct SessionId(String);
-
-impl SessionId {
-    const LEN: usize = 12;
-
-    /// A new one.
-    pub(crate) fn random() -> Result<Self> {
-        let mut bytes = [0; Self::LEN / 2];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| LifecycleError::Bug(format!("the system has no random bytes: {error}")))?;
-        Ok(Self(cas_core::id::hex(&bytes)))
-    }
-
-    /// As text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for SessionId {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        // It becomes part of paths.
-        let right =
-            text.len() == Self::LEN && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        if right { Ok(Self(text)) } else { Err("is not a session id".to_owned()) }
-    }
-}
-
-impl From<SessionId> for String {
-    fn from(id: SessionId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-/// What a session is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SessionState {
-    /// Its processes are being made.
-    Starting,
-    /// It has processes.
-    Running,
-    /// It has none, and a snapshot to come back from.
-    Suspended,
-    /// It has ended by itself or was stopped.
-    Ended,
-    /// It was lost: its processes ended without anyone wanting it.
-    Failed,
-}
-
-impl SessionState {
-    /// As a word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Suspended => "suspended",
-            Self::Ended => "ended",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// A session's network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Network {
-    /// Its own; the kernel's ports are forwarded from loopback.
-    Private,
-    /// The machine's. No branch can live beside its original then.
-    Host,
-}
 
 /// A Jupyter kernel's side of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -233,30 +149,6 @@ impl Record {
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         write_json(path, self)
     }
-}
-
-/// The text of what is to be at `path`.
-pub(crate) fn json(path: &Path, value: &impl Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec_pretty(value)
-        .map_err(|error| LifecycleError::Bug(format!("cannot write `{}`: {error}", path.display())))
-}
-
-/// Replaces a file by rename, durably.
-pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let bytes = json(path, value)?;
-    let new = path.with_extension("new");
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)
-        .map_err(io_error("create", &new))?;
-    std::io::Write::write_all(&mut file, &bytes).map_err(io_error("write", &new))?;
-    file.sync_all().map_err(io_error("sync", &new))?;
-    fs::rename(&new, path).map_err(io_error("rename", &new))?;
-    fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("sync", directory))
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use staging::disk_free;
 
-use crate::engine::Engine;
-use crate::error::{LifecycleError, Result};
+use crate::error::LifecycleError;
 
 /// The file.
 #[derive(Debug)]
@@ -58,18 +57,8 @@ impl Reserve {
     }
 }
 
-impl Engine {
-    /// Does something that a full disk must not prevent. If it fails for want of room, it is done once more with the reserve.
-    pub fn with_reserve<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
-        match work() {
-            Err(error) if is_full(&error) && self.inner.reserve.release() => work(),
-            done => done,
-        }
-    }
-}
-
 /// Whether there was no room on a disk.
-fn is_full(error: &LifecycleError) -> bool {
+pub(crate) fn is_full(error: &LifecycleError) -> bool {
     let full = |error: &(dyn std::error::Error + 'static)| {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))

@@ -19,6 +19,7 @@ use crate::dump::DumpPlan;
 use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
+use crate::events::EventKind;
 use crate::gpu::{OffGpu, Placed, Wanted, explain};
 use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
@@ -29,7 +30,6 @@ use crate::restore::{Aim, closed_connections};
 use crate::snapshot::{Kept, Why};
 use crate::steps::{NoWatch, StepProgress, Steps, Watch};
 use crate::view::RollbackOutcome;
-use crate::watch::EventKind;
 
 /// A session's name means its own thread, also where a thread of an earlier session has the same name.
 fn in_own_words(record: &Record, to: &str) -> String {

@@ -16,6 +16,7 @@ use crate::dump::{DumpPlan, Taken};
 use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
+use crate::events::EventKind;
 use crate::exec::exit_code;
 use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
@@ -25,7 +26,6 @@ use crate::request::{Along, Cell, SnapshotRequest};
 use crate::section::SessionSection;
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::view::{NotCapturedView, SnapshotOutcome, Variable};
-use crate::watch::EventKind;
 
 /// How long a quiesce command may take.
 const QUIESCE_SECONDS: &str = "60";

@@ -148,7 +148,7 @@ impl Engine {
         }
         if record.origin.is_some() && record.files_at.starts_with(self.inner.place.state.join("branches")) {
             let _litter = workspace::remove_branch_files(&record.files_at);
-            let _litter = workspace::remove_branch_files(&crate::branch::outside_directory(&record.files_at));
+            let _litter = workspace::remove_branch_files(&crate::place::outside_directory(&record.files_at));
         }
         let _litter = remove_directory(&self.inner.place.session(&record.id));
         happened("its directory is gone");

@@ -18,11 +18,13 @@
 //!
 //! Which GPU takes whose place at a restore is decided by `gpu-plan`, and nobody is promised the same bytes twice.
 
+mod gone;
 mod onto;
 mod recover;
 mod stage;
 
+pub(crate) use gone::Gone;
 pub(crate) use gpu_plan::{Gpus, in_manifest, look, used_by};
 pub(crate) use onto::{GpuAim, Placed, Wanted, nodes_for};
-pub(crate) use recover::{Gone, explain};
+pub(crate) use recover::explain;
 pub(crate) use stage::{GpuTaken, OffGpu};

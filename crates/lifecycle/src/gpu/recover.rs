@@ -5,8 +5,7 @@
 //! entry is still there. First the workers of an earlier daemon are waited for, since a call that is under way must not be cut
 //! short or raced; then each process is asked what it is and brought back from there.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandbox::process::{self, Identity};
@@ -18,28 +17,8 @@ use crate::journal::{Entry, GpuNotes};
 use crate::locks::Doing;
 use crate::record::{Record, SessionId};
 
-/// How long a worker of an earlier daemon may still be in a call. It ends by itself when the call does.
-const WORKER_LIMIT: Duration = Duration::from_secs(120);
 /// How soon to look again whether a call that hangs has ended.
 const AGAIN: Duration = Duration::from_millis(200);
-
-/// Workers that were waited for in vain: one that hangs is waited for once, not once for each session.
-#[derive(Default, Debug)]
-pub(crate) struct Gone {
-    hang: Mutex<BTreeSet<Identity>>,
-}
-
-impl Gone {
-    fn wait(&self, worker: Identity) {
-        let hangs = || self.hang.lock().unwrap_or_else(PoisonError::into_inner);
-        if hangs().contains(&worker) || !worker.is_alive() {
-            return;
-        }
-        if !worker.wait_gone(WORKER_LIMIT) {
-            hangs().insert(worker);
-        }
-    }
-}
 
 impl Engine {
     /// Waits for workers of an earlier daemon. They are never killed.

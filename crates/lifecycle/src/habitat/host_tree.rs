@@ -16,7 +16,8 @@ use sandbox::process::{self, Identity, ProcessInfo};
 use sandbox::{Cgroup, Commands, DeviceNode, Program};
 use workspace::Places;
 
-use super::{Habitat, KILL_LIMIT, Made, end_all};
+use super::ending::{KILL_LIMIT, end_all};
+use super::port::{Habitat, Made};
 use crate::criu_here::CriuHere;
 use crate::error::{LifecycleError, Result};
 use crate::record::{Record, SessionId};

@@ -19,7 +19,8 @@ use sandbox::{
 };
 use workspace::Places;
 
-use super::{Habitat, KILL_LIMIT, Made, end_all};
+use super::ending::{KILL_LIMIT, end_all};
+use super::port::{Habitat, Made};
 use crate::credentials;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::place::{LOG, Place, make};

@@ -1,0 +1,79 @@
+//! What happened to sessions, for those who listen.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use jupyter_bridge::watch::Activity;
+
+use crate::record::{Record, SessionId, SessionState};
+
+/// Something happened to a session.
+#[derive(Clone, Debug)]
+pub struct EngineEvent {
+    /// When.
+    pub time: Timestamp,
+    /// To which.
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum EventKind {
+    /// It has this state now.
+    State(SessionState),
+    /// A snapshot was taken.
+    Snapshot {
+        /// Which.
+        commit: String,
+    },
+    /// It went back.
+    RolledBack {
+        /// To which.
+        commit: String,
+    },
+    /// Its name or what is noted about it is other than it was.
+    Changed,
+    /// Its kernel does something else.
+    Activity(Activity),
+    /// Tags or snapshots of its family came or went.
+    History,
+    /// It is forgotten.
+    Removed,
+}
+
+/// Those who listen.
+#[derive(Clone, Default)]
+pub(crate) struct Events {
+    listeners: Arc<Mutex<Vec<SyncSender<EngineEvent>>>>,
+}
+
+/// A listener that falls behind by so many events is dropped.
+const BACKLOG: usize = 4096;
+
+impl Events {
+    pub(crate) fn subscribe(&self) -> Receiver<EngineEvent> {
+        let (send, receive) = sync_channel(BACKLOG);
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(send);
+        receive
+    }
+
+    pub(crate) fn tell(&self, record: &Record, kind: EventKind) {
+        let event = EngineEvent {
+            time: Timestamp::now(),
+            session: record.id.clone(),
+            name: record.name.clone(),
+            kind,
+        };
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).retain(|listener| {
+            match listener.try_send(event.clone()) {
+                Ok(()) => true,
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+            }
+        });
+    }
+}
