@@ -43,7 +43,7 @@ pub enum StoreError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// There is no store at this path.
@@ -175,7 +175,7 @@ pub enum StoreError {
     Source {
         /// "page 0x7f12…000", "file" …
         what: String,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// An argument is out of range.

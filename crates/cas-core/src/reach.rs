@@ -130,7 +130,7 @@ fn prefix64(id: &ObjectId) -> u64 {
 pub struct Unreadable {
     /// Which one.
     pub reference: Reference,
-    /// Why.
+    /// What stood in the way of reading it.
     pub error: StoreError,
 }
 

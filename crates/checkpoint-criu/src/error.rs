@@ -87,7 +87,7 @@ pub enum CriuError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// There is no CRIU.
@@ -111,7 +111,7 @@ pub enum CriuError {
     Start {
         /// The first word of the command.
         program: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The worker ended or spoke nonsense in the middle of a call.
@@ -183,7 +183,7 @@ pub enum CriuError {
     Stopped {
         /// The root of the tree.
         pid: i32,
-        /// Which.
+        /// Those that stay stopped.
         stopped: Vec<String>,
     },
     /// What CRIU learns about the kernel could not be kept.

@@ -42,7 +42,7 @@ pub enum CudaError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// There is no driver.
@@ -64,7 +64,7 @@ pub enum CudaError {
     Start {
         /// The worker, or the `cuda-checkpoint` program.
         program: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The worker ended or spoke nonsense in the middle of a call.

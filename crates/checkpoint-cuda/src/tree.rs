@@ -76,11 +76,11 @@ pub struct Failure {
 /// A process that could not be brought back to RUNNING.
 #[derive(Debug)]
 pub struct Stranded {
-    /// Which.
+    /// The process that could not be brought back.
     pub pid: i32,
     /// What it is, if it could be asked.
     pub state: Option<State>,
-    /// Why.
+    /// What the driver said of it.
     pub error: CudaError,
 }
 

@@ -64,7 +64,7 @@ pub enum DetectError {
         pid: i32,
         /// What of it.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The operating system refused.
@@ -74,7 +74,7 @@ pub enum DetectError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
 }

@@ -33,7 +33,7 @@ pub enum GpuPlanError {
     /// The program that talks to the driver is missing.
     #[error("`infinijup-gpu` is not there; looked for it at {}", looked.join(", "))]
     NoProgram {
-        /// Where.
+        /// The places that were looked at.
         looked: Vec<String>,
     },
     /// A process has a number that no process has.

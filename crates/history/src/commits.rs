@@ -25,11 +25,11 @@ pub struct NewCommit<'a> {
     pub thread: &'a str,
     /// The thread's head, which must not have moved; `None` if the thread must be new.
     pub expected: Option<ObjectId>,
-    /// Who.
+    /// Who made it.
     pub author: &'a User,
     /// What they say about it.
     pub message: &'a str,
-    /// Why.
+    /// What made it happen.
     pub reason: CommitReason,
     /// A tag that is set with it, and must be new.
     pub tag: Option<&'a str>,

@@ -18,7 +18,7 @@ pub enum HistoryError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The store.
@@ -48,13 +48,13 @@ pub enum HistoryError {
     /// gc met something that it cannot read.
     #[error("{count} objects or packs cannot be read, so nothing was freed")]
     GcIncomplete {
-        /// How many.
+        /// How many objects or packs.
         count: usize,
     },
     /// Snapshots that were being written did not end in time for gc.
     #[error("nothing was freed: {count} snapshots are still being written")]
     WritersBusy {
-        /// How many.
+        /// How many writers.
         count: u64,
     },
     /// There is no room for an encrypted copy of the store.

@@ -18,7 +18,7 @@ pub enum ImageError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The images do not make a whole: a part is missing, or two parts contradict each other.

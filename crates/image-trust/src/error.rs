@@ -24,7 +24,7 @@ pub enum TrustError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// A process could not be looked at or ended.

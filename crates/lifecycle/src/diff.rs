@@ -31,7 +31,7 @@ pub struct Diff {
 pub struct VariableChange {
     /// Its name.
     pub name: String,
-    /// How.
+    /// Whether it came, went or is another.
     pub change: Change,
     /// What it was.
     pub before: Option<Variable>,

@@ -64,7 +64,7 @@ pub enum LifecycleError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// The store.
@@ -117,7 +117,7 @@ pub enum LifecycleError {
     Busy {
         /// Its name.
         session: String,
-        /// What.
+        /// The operation, in words.
         doing: &'static str,
     },
     /// Another session has this name.
@@ -169,7 +169,7 @@ pub enum LifecycleError {
     /// Files would be overwritten that somebody else changed since.
     #[error("{} changed since the last snapshot, not by this session", some_of(paths))]
     FilesChanged {
-        /// Which.
+        /// The files.
         paths: Vec<PathBuf>,
     },
     /// Files are in such a state that CRIU would refuse to restore.
@@ -189,9 +189,9 @@ pub enum LifecycleError {
     /// There is no room.
     #[error("not enough room in `{}`: {needed} bytes are needed, {available} are free", path.display())]
     NoRoom {
-        /// Where.
+        /// A path on the disk that is too full.
         path: PathBuf,
-        /// How much.
+        /// Bytes that are needed there.
         needed: u64,
         /// How much there is.
         available: u64,
@@ -251,13 +251,13 @@ pub enum LifecycleError {
     /// gc met something that it cannot read.
     #[error("{count} {} cannot be read, so nothing was freed", if *count == 1 { "object or pack" } else { "objects or packs" })]
     GcIncomplete {
-        /// How many.
+        /// How many objects or packs.
         count: usize,
     },
     /// Snapshots that were being written did not end in time for gc.
     #[error("nothing was freed: {count} {} still being written", if *count == 1 { "snapshot is" } else { "snapshots are" })]
     WritersBusy {
-        /// How many.
+        /// How many writers.
         count: u64,
     },
     /// The machine is not like the one that the snapshot was taken on.
@@ -306,7 +306,7 @@ pub enum LifecycleError {
     /// The program that talks to the driver is missing.
     #[error("`infinijup-gpu` is not there; looked for it at {}", looked.join(", "))]
     NoGpuProgram {
-        /// Where.
+        /// The places that were looked at.
         looked: Vec<String>,
     },
     /// A file that the daemon keeps about its sessions cannot be read.

@@ -11,13 +11,13 @@ use crate::record::{Record, SessionId, SessionState};
 /// Something happened to a session.
 #[derive(Clone, Debug)]
 pub struct EngineEvent {
-    /// When.
+    /// When it happened.
     pub time: Timestamp,
-    /// To which.
+    /// The session that it happened to.
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
@@ -28,12 +28,12 @@ pub enum EventKind {
     State(SessionState),
     /// A snapshot was taken.
     Snapshot {
-        /// Which.
+        /// The new commit.
         commit: String,
     },
     /// It went back.
     RolledBack {
-        /// To which.
+        /// The commit that it went back to.
         commit: String,
     },
     /// Its name or what is noted about it is other than it was.

@@ -44,7 +44,7 @@ pub struct StartRequest {
     pub name: Option<String>,
     /// What runs in it.
     pub start: Start,
-    /// Where.
+    /// The directory that it is started in.
     pub cwd: PathBuf,
     /// With which environment.
     pub env: Vec<(OsString, OsString)>,

@@ -11,9 +11,9 @@ use crate::record::SessionId;
 /// Something is due for a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Errand {
-    /// Which.
+    /// The session.
     pub session: SessionId,
-    /// What.
+    /// What is to be done with it.
     pub due: Due,
 }
 

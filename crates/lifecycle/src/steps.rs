@@ -21,7 +21,7 @@ pub enum StepState {
     Begun,
     /// So many bytes of so many are done.
     Progress {
-        /// Done.
+        /// Bytes that are done.
         done: u64,
         /// Of how many; 0 if not known.
         total: u64,
@@ -48,7 +48,7 @@ impl Watch for NoWatch {
 pub struct Timing {
     /// Its name.
     pub step: &'static str,
-    /// How long.
+    /// How long it took.
     pub took: Duration,
 }
 

@@ -139,9 +139,9 @@ impl SessionView {
 /// Something that a restore will not bring back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotCapturedView {
-    /// Where.
+    /// The file, as the session sees it.
     pub path: String,
-    /// Why.
+    /// Why it is not in the snapshot.
     pub reason: String,
 }
 
@@ -224,7 +224,7 @@ pub struct CommitView {
     pub parents: Vec<ObjectId>,
     /// The thread that it was made on.
     pub thread: String,
-    /// When.
+    /// When it was made.
     pub time: Timestamp,
     /// What its author says.
     pub message: String,

@@ -37,11 +37,11 @@ pub enum Due {
 /// How it went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
-    /// Well.
+    /// It was done.
     Done,
     /// Not at all: somebody else was at work.
     Busy,
-    /// Badly.
+    /// It was tried and failed.
     Failed,
 }
 

@@ -16,7 +16,7 @@ pub enum StagingError {
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// They fit neither on the disk nor into memory.

@@ -17,6 +17,6 @@ pub enum FilePolicy {
         /// Larger directories are refused.
         max_bytes: u64,
     },
-    /// None.
+    /// No file at all.
     None,
 }

@@ -52,7 +52,7 @@ pub struct ProcessChange {
     pub pid: u32,
     /// Its name, in the second snapshot if it is there.
     pub name: String,
-    /// How.
+    /// Whether it came, went or is another.
     pub change: Change,
 }
 
@@ -67,7 +67,7 @@ pub struct MemoryChange {
     pub end: u64,
     /// A path, `[heap]`, `[stack]`, `[anon]` …
     pub name: OsString,
-    /// How.
+    /// Whether it came, went or is another.
     pub change: Change,
     /// How many bytes differ, in whole pages. A page that the store has put elsewhere to keep a long history quick to read
     /// counts too, so this may be a little more than was written.
@@ -79,7 +79,7 @@ pub struct MemoryChange {
 pub struct FileChange {
     /// Where it is.
     pub path: PathBuf,
-    /// How.
+    /// Whether it came, went or is another.
     pub change: Change,
     /// Its size in the first snapshot; `None` if it is not there, or not a regular file.
     pub before: Option<u64>,

@@ -27,7 +27,7 @@ pub struct Asked<K> {
     pub id: String,
     /// What is to be done.
     pub what: String,
-    /// With what.
+    /// What else the request says.
     pub arguments: Map<String, Value>,
 }
 

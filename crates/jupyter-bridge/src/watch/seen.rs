@@ -14,7 +14,7 @@ const TELL_EVERY: Duration = Duration::from_millis(250);
 pub struct Activity {
     /// Idle, busy, or nobody knows.
     pub doing: Doing,
-    /// Since when.
+    /// When it began to.
     pub since: Timestamp,
     /// The number of the cell that runs or ran last.
     pub number: Option<u32>,

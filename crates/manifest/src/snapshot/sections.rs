@@ -184,7 +184,7 @@ pub enum WorkspacePolicy {
     Open,
     /// The whole working directory.
     Tree,
-    /// None.
+    /// No file at all.
     None,
 }
 
