@@ -24,6 +24,7 @@ use crate::locks::Doing;
 use crate::record::{Record, SessionState};
 use crate::request::{Along, Cell, SnapshotRequest};
 use crate::section::SessionSection;
+use crate::start::check_policy;
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::view::{NotCapturedView, SnapshotOutcome, Variable};
 
@@ -83,6 +84,7 @@ impl Engine {
         let begun = Instant::now();
         along::check_message(&request.message)?;
         request.along.check()?;
+        request.files.as_ref().map_or(Ok(()), check_policy)?;
         record.living_init("be snapshotted")?;
         self.mend(record)?;
         let store = self.inner.store.open()?;

@@ -9,6 +9,7 @@ use jupyter_bridge::ConnectionFile;
 use sandbox::bounded;
 use sandbox::process::Identity;
 use sandbox::{Commands, DeviceNode, SandboxError, User};
+use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
@@ -39,6 +40,7 @@ impl Engine {
         let name = self.free_name(request.name.as_deref(), &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
 
+        check_policy(&request.files)?;
         let notes = Notes::new(request.labels, request.notebook, request.policy)?;
         let new = |spec: &str| Connection::new(request.network, spec);
         let prepared = steps.run("prepare", || prepare(&user, &request.start, &request.env, new))?;
@@ -262,6 +264,11 @@ impl Engine {
 /// A kernel's ports outside.
 fn outer(kernel: &KernelRecord) -> Vec<u16> {
     kernel.ports.iter().map(|(outside, _)| *outside).collect()
+}
+
+/// Refuses a policy for files that could not be followed.
+pub(crate) fn check_policy(files: &FilePolicy) -> Result<()> {
+    files.check().map_err(|detail| LifecycleError::BadRequest { detail })
 }
 
 /// A command as text.
