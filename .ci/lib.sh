@@ -216,7 +216,8 @@ build() {
 # Marked `#[ignore]` because they are no tests by themselves: the parts and stories are run by the tests beside them, each in a process of
 # its own, and `make_fixtures` is run by hand to add fixtures.
 NOT_BY_THEMSELVES=(part_whole_cycle part_whole_cycle_in_a_box part_refused the_client make_fixtures story_there_and_back
-    story_branches_share_what_is_free story_refused_before_any_lock story_the_driver_says_no story_a_daemon_that_died)
+    story_branches_share_what_is_free story_refused_before_any_lock story_the_driver_says_no story_a_daemon_that_died the_daemon_of_a_story
+    the_daemon_that_comes_after)
 
 # Tests in Rust, by nextest where it is installed.
 rust_tests() { # NAME LEAST FILTER CARGO-TEST-ARGUMENT…

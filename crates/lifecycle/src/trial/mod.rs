@@ -45,7 +45,7 @@ fn task() -> Option<(&'static Story, Fault, Ground)> {
 /// The daemon of a story.
 #[test]
 #[ignore = "the process that dies in the tests below"]
-fn daemon() {
+fn the_daemon_of_a_story() {
     let Some((story, fault, ground)) = task() else { return };
     let (engine, _) = ground.open();
     (story.before)(&ground, &engine);
@@ -61,7 +61,7 @@ fn daemon() {
 /// The daemon that comes after it.
 #[test]
 #[ignore = "the process that looks at what is left in the tests below"]
-fn next_daemon() {
+fn the_daemon_that_comes_after() {
     let Some((story, fault, ground)) = task() else { return };
     let allowed = match fault {
         Fault::None => story.after.to_vec(),
@@ -74,7 +74,7 @@ fn next_daemon() {
 /// Tells a story with one fault, and looks at what is left. Returns what it passed: moments and requests, in order.
 fn tell(story: &Story, fault: Fault) -> Vec<String> {
     let ground = Ground::new();
-    let output = run("trial::daemon", &ground, story, fault);
+    let output = run("trial::the_daemon_of_a_story", &ground, story, fault);
     let told = ground.told();
     let has = |line: &str| told.iter().any(|one| one == line);
     let last = told.iter().rev().find(|line| !matches!(line.as_str(), "died" | "failed"));
@@ -82,7 +82,7 @@ fn tell(story: &Story, fault: Fault) -> Vec<String> {
     assert!(has("died") || output.status.success(), "{context}: {}", text(output));
     assert_eq!(has("died"), matches!(fault, Fault::DiesAt(_)), "{context}");
     assert_eq!(has("failed"), matches!(fault, Fault::FailsAt(_)), "{context}");
-    let looked = run("trial::next_daemon", &ground, story, fault);
+    let looked = run("trial::the_daemon_that_comes_after", &ground, story, fault);
     assert!(looked.status.success(), "{context}: {}", text(looked));
     told
 }
