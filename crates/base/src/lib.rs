@@ -1,10 +1,14 @@
 //! The ground floor: what every other crate needs in the same way, and that must not be written twice.
 //!
+//! * [`Class`]: what kind of trouble an error is.
 //! * [`names`]: what a session, a thread, a tag or a kernelspec may be called.
 //! * [`proc`]: reading `/proc`.
 //!
 //! Nothing here decides anything. What needs a decision belongs to the crate that takes it.
 #![forbid(unsafe_code)]
 
+mod class;
 pub mod names;
 pub mod proc;
+
+pub use class::Class;

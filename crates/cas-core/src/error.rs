@@ -12,25 +12,10 @@ use std::path::{Path, PathBuf};
 
 use crate::id::{ObjectId, PackId};
 
+pub use base::Class;
+
 /// The result of most calls here.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
-
-/// What kind of trouble it is; decides exit code and whether trying again can help.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// The caller asked for something that cannot be.
-    Usage,
-    /// The machine is in the way: disk full, permission, a lock.
-    Environment,
-    /// Bytes in the store are not what was written.
-    Corruption,
-    /// A passphrase or key file is missing or wrong.
-    Key,
-    /// Somebody else changed the same ref first.
-    Conflict,
-    /// Our own mistake.
-    Bug,
-}
 
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]

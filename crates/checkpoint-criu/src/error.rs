@@ -12,21 +12,10 @@ use std::time::Duration;
 
 use crate::evidence::Evidence;
 
+pub use base::Class;
+
 /// The result of most calls here.
 pub type Result<T, E = CriuError> = std::result::Result<T, E>;
-
-/// What kind of trouble it is; decides exit code and whether trying again can help.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// The caller asked for something that cannot be.
-    Usage,
-    /// The machine is in the way: a missing program, a busy port, a changed file.
-    Environment,
-    /// An image is not what CRIU wrote.
-    Corruption,
-    /// Our own mistake.
-    Bug,
-}
 
 /// What was asked of CRIU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

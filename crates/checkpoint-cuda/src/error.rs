@@ -13,23 +13,10 @@ use std::time::Duration;
 use crate::notes::Action;
 use crate::state::State;
 
+pub use base::Class;
+
 /// The result of most calls here.
 pub type Result<T, E = CudaError> = std::result::Result<T, E>;
-
-/// What kind of trouble it is; decides exit code and whether trying again can help.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// The caller asked for something that cannot be.
-    Usage,
-    /// It was found out beforehand that this would not work; nothing was touched.
-    Refused,
-    /// The machine is in the way: a missing driver, a full GPU, a call that hangs.
-    Environment,
-    /// Somebody else is at work on the same process.
-    Conflict,
-    /// Our own mistake.
-    Bug,
-}
 
 /// An error of the GPU engine.
 #[derive(Debug, thiserror::Error)]

@@ -150,7 +150,7 @@ const fn of_class(class: Class) -> Code {
         Class::Corruption => Code::Corruption,
         Class::Key => Code::Key,
         Class::Conflict => Code::Conflict,
-        Class::Usage | Class::Environment | Class::Bug => Code::Failed,
+        Class::Usage | Class::NotFound | Class::Refused | Class::Environment | Class::Bug => Code::Failed,
     }
 }
 

@@ -7,19 +7,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use base::Class;
+
 /// The result of most calls here.
 pub type Result<T, E = DetectError> = std::result::Result<T, E>;
-
-/// What kind of trouble it is; decides exit code and whether trying again can help.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// The caller asked for something that cannot be.
-    Usage,
-    /// The machine is in the way: no driver, no rights, a GPU that does not answer.
-    Environment,
-    /// Our own mistake.
-    Bug,
-}
 
 /// An error of GPU detection.
 #[derive(Debug, thiserror::Error)]

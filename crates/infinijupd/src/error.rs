@@ -7,16 +7,7 @@ use api::{ErrorBody, PlaceError, exit};
 
 use crate::operations::Failure;
 
-/// What kind of trouble it is; decides exit code, HTTP status and whether trying again can help.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// The caller asked for something that cannot be.
-    Usage,
-    /// The machine, or somebody else, is in the way.
-    Environment,
-    /// Our own mistake.
-    Bug,
-}
+pub use base::Class;
 
 /// An error of the daemon.
 #[derive(Debug, thiserror::Error)]

@@ -5,17 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use base::Class;
+
 /// The result of most calls here.
 pub type Result<T, E = JupyterError> = std::result::Result<T, E>;
-
-/// What kind of trouble it is; decides exit code and whether trying again can help.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// What was asked for cannot be.
-    Usage,
-    /// The machine is in the way.
-    Environment,
-}
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]

@@ -16,42 +16,10 @@ use preflight::Problem;
 use sandbox::SandboxError;
 use workspace::some_of;
 
+pub use base::Class;
+
 /// The result of most calls here.
 pub type Result<T, E = LifecycleError> = std::result::Result<T, E>;
-
-/// What kind of trouble it is; decides exit code and whether trying again can help.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// The caller asked for something that cannot be.
-    Usage,
-    /// There is no such session, snapshot or kernelspec.
-    NotFound,
-    /// It was found out beforehand that this would not work; nothing was touched.
-    Refused,
-    /// The machine is in the way: disk full, permission, a program is missing.
-    Environment,
-    /// Stored bytes are not what was written.
-    Corruption,
-    /// A passphrase or key file is missing or wrong.
-    Key,
-    /// Somebody else is doing or has done something to the same thing.
-    Conflict,
-    /// Our own mistake.
-    Bug,
-}
-
-impl From<cas_core::Class> for Class {
-    fn from(class: cas_core::Class) -> Self {
-        match class {
-            cas_core::Class::Usage => Self::Usage,
-            cas_core::Class::Environment => Self::Environment,
-            cas_core::Class::Corruption => Self::Corruption,
-            cas_core::Class::Key => Self::Key,
-            cas_core::Class::Conflict => Self::Conflict,
-            cas_core::Class::Bug => Self::Bug,
-        }
-    }
-}
 
 /// An error of a pipeline.
 #[derive(Debug, thiserror::Error)]
@@ -420,7 +388,7 @@ impl LifecycleError {
     /// What kind of trouble it is.
     pub fn class(&self) -> Class {
         match self {
-            Self::Store(error) => error.class().into(),
+            Self::Store(error) => error.class(),
             Self::Manifest(_)
             | Self::BadSnapshot { .. }
             | Self::DamagedRecord { .. }
@@ -448,18 +416,8 @@ impl LifecycleError {
             | Self::LeftOnGpu { .. }
             | Self::Incompatible { .. } => Class::Refused,
             Self::PutBack { source, .. } | Self::LeftSuspended { source, .. } => source.class(),
-            Self::Cuda(error) => match error.class() {
-                checkpoint_cuda::Class::Usage => Class::Usage,
-                checkpoint_cuda::Class::Refused => Class::Refused,
-                checkpoint_cuda::Class::Environment => Class::Environment,
-                checkpoint_cuda::Class::Conflict => Class::Conflict,
-                checkpoint_cuda::Class::Bug => Class::Bug,
-            },
-            Self::Detect(error) => match error.class() {
-                gpu_detect::Class::Usage => Class::Usage,
-                gpu_detect::Class::Environment => Class::Environment,
-                gpu_detect::Class::Bug => Class::Bug,
-            },
+            Self::Cuda(error) => error.class(),
+            Self::Detect(error) => error.class(),
             Self::Criu(_)
             | Self::Sandbox(_)
             | Self::SuspendedByGpu { .. }

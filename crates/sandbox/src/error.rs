@@ -6,17 +6,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use base::Class;
+
 /// The result of most calls here.
 pub type Result<T, E = SandboxError> = std::result::Result<T, E>;
-
-/// What kind of trouble it is; decides exit code and whether trying again can help.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// The caller asked for something that cannot be.
-    Usage,
-    /// The machine is in the way.
-    Environment,
-}
 
 /// An error around a session's processes.
 #[derive(Debug, thiserror::Error)]
