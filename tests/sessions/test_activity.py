@@ -92,7 +92,7 @@ def test_a_notebook_asks_and_is_answered(session):
     commit = kernel.value("taken['result']['commit']")
     assert session.view()["head"] == commit
     kernel.run("refused = ask('snapshot', nonsense=1)")
-    assert kernel.value("(refused['ok'], refused['error']['code'])") == (False, "IJ-D010")
+    assert kernel.value("(refused['ok'], refused['error']['code'])") == (False, "IJ-D017")
 
     # Back to the moment in which it waited for the answer: it hears that it lives again, and with what note.
     kernel.run("x = 2")
