@@ -190,7 +190,8 @@ impl Caller {
             id,
             ask,
             dir: self.directory.clone(),
-            until: limit.map(|limit| wall_clock().saturating_add(millis(limit))),
+            // The clock has whole milliseconds, and one of them is partly over: nobody is given up before their time.
+            until: limit.map(|limit| wall_clock().saturating_add(millis(limit)).saturating_add(1)),
             caller: own_pid(),
             pid: target.pid(),
             fault: (verdict != Verdict::Go).then_some(verdict),
