@@ -49,7 +49,8 @@ impl From<LifecycleError> for Failure {
             field: None,
             files: files(&error),
         };
-        Self { status, body: Box::new(body) }
+        let another_time = matches!(error, LifecycleError::Busy { .. } | LifecycleError::WrongState { .. });
+        Self { status, body: Box::new(body), another_time }
     }
 }
 

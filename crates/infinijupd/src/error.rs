@@ -231,7 +231,7 @@ impl From<DaemonError> for Failure {
             field: error.field().map(ToOwned::to_owned),
             files: Vec::new(),
         };
-        Self { status: error.status(), body: Box::new(body) }
+        Self { status: error.status(), body: Box::new(body), another_time: false }
     }
 }
 

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use crate::error::DaemonError;
 use crate::events::{Events, blank};
 use crate::metrics::Metrics;
-use crate::operations::{Failure, Outcome, Progress};
+use crate::operation::Operation;
+use crate::operations::{Operations, Outcome, Progress, ask};
 use crate::{lock, now};
 
 /// How often the counted progress of one step is passed on.
@@ -28,6 +29,9 @@ const KEPT_OUTPUT: usize = 32 << 20;
 
 /// The job table.
 pub struct Jobs {
+    operations: Arc<dyn Operations>,
+    /// Whether the daemon is about to end.
+    stopping: watch::Receiver<bool>,
     table: Mutex<VecDeque<Arc<JobCell>>>,
     running: watch::Sender<usize>,
     events: Arc<Events>,
@@ -41,8 +45,8 @@ pub struct Jobs {
 /// One job.
 pub(crate) struct JobCell {
     job: Mutex<Job>,
-    /// The HTTP status of the failure, once it ended; 200 if it ended well.
-    ended: watch::Sender<Option<u16>>,
+    /// How, once it ended.
+    ended: watch::Sender<Option<Outcome<()>>>,
 }
 
 impl JobCell {
@@ -54,15 +58,13 @@ impl JobCell {
     /// Waits until it has ended; what it was then, or how it failed.
     pub(crate) async fn wait(&self) -> Outcome<Job> {
         let mut ended = self.ended.subscribe();
-        let status = match ended.wait_for(Option::is_some).await {
-            Ok(status) => status.unwrap_or(500),
-            Err(_) => 500,
-        };
-        let job = self.view();
-        match job.error {
-            Some(body) => Err(Failure { status, body: Box::new(body) }),
-            None => Ok(job),
+        // The sender lives as long as the job, so there is an answer.
+        if let Ok(ended) = ended.wait_for(Option::is_some).await
+            && let Some(Err(failure)) = &*ended
+        {
+            return Err(failure.clone());
         }
+        Ok(self.view())
     }
 
     fn has_ended(&self) -> bool {
@@ -81,12 +83,14 @@ impl JobCell {
 
 impl Jobs {
     pub(crate) fn new(
-        events: Arc<Events>,
-        metrics: Arc<Metrics>,
-        running_limit: usize,
-        ended_limit: usize,
+        operations: Arc<dyn Operations>,
+        stopping: watch::Receiver<bool>,
+        (events, metrics): (Arc<Events>, Arc<Metrics>),
+        (running_limit, ended_limit): (usize, usize),
     ) -> Self {
         Self {
+            operations,
+            stopping,
             table: Mutex::default(),
             running: watch::Sender::new(0),
             events,
@@ -96,13 +100,28 @@ impl Jobs {
         }
     }
 
-    /// Begins a job: `work` runs on a thread of its own.
-    pub(crate) fn begin(
+    /// Begins what somebody wants done, on a thread of its own. This is the one way in: for clients, for kernels, and for what is due by
+    /// itself.
+    pub(crate) async fn submit(self: &Arc<Self>, mut operation: Operation) -> Outcome<Arc<JobCell>> {
+        operation.check()?;
+        let mut session = None;
+        if let Operation::ToSession(which, _) = &mut operation {
+            let named = which.clone();
+            *which = ask(&self.operations, move |operations| operations.session(&named)).await?.id;
+            session = Some(which.clone());
+        }
+        if *self.stopping.borrow() {
+            return Err(DaemonError::Stopping.into());
+        }
+        Ok(self.begin(operation, session)?)
+    }
+
+    fn begin(
         self: &Arc<Self>,
-        kind: JobKind,
+        operation: Operation,
         session: Option<String>,
-        work: impl FnOnce(&dyn Progress) -> Outcome<JobResult> + Send + 'static,
     ) -> Result<Arc<JobCell>, DaemonError> {
+        let kind = operation.kind();
         let cell = {
             let mut table = lock(&self.table);
             let running = table.iter().filter(|cell| !cell.has_ended()).count();
@@ -134,7 +153,7 @@ impl Jobs {
         let began = Instant::now();
         let thread = tokio::task::spawn_blocking(move || {
             let reporter = Reporter { jobs: &jobs, cell: &worked, kind, passed_on: Mutex::new(None) };
-            work(&reporter)
+            operation.run(&*jobs.operations, &reporter)
         });
         let (jobs, ended) = (Arc::clone(self), Arc::clone(&cell));
         tokio::spawn(async move {
@@ -148,7 +167,7 @@ impl Jobs {
 
     fn end(&self, cell: &Arc<JobCell>, outcome: Outcome<JobResult>, took: Duration) {
         self.metrics.job_ended(lock(&cell.job).kind, &outcome, took);
-        let status = outcome.as_ref().map_or_else(|failure| failure.status, |_| 200);
+        let ended = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
         let job = {
             let mut job = lock(&cell.job);
             job.ended = Some(now());
@@ -169,7 +188,7 @@ impl Jobs {
         };
         log_end(&job, took);
         self.publish(cell, EventKind::JobEnded, None);
-        cell.ended.send_replace(Some(status));
+        cell.ended.send_replace(Some(ended));
         self.forget_old();
         self.running.send_modify(|running| *running -= 1);
     }

@@ -16,11 +16,13 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod checks;
 pub mod encryption;
 pub mod engine;
 mod errands;
 pub mod error;
 pub mod events;
+mod fields;
 pub mod home;
 mod idle;
 pub mod instance;
@@ -30,6 +32,7 @@ pub mod logging;
 pub mod metrics;
 pub mod notify;
 pub mod openapi;
+mod operation;
 pub mod operations;
 pub mod redis;
 mod routes;

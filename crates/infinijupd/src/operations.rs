@@ -4,6 +4,7 @@
 //! ask is the daemon's own user, so nothing here says who asks.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use api::{
@@ -18,6 +19,8 @@ use api::{
 use lifecycle::{Asked, Did, Errand, SessionId};
 use serde_json::Value;
 
+use crate::error::DaemonError;
+
 /// Why something was not done, and the HTTP status that says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
@@ -25,6 +28,9 @@ pub struct Failure {
     pub status: u16,
     /// What the caller is told. In a box, for it is much larger than most of what could be answered instead.
     pub body: Box<ErrorBody>,
+    /// Nothing is wrong: something else was being done to the session, or it had no processes just then. What is due by itself is tried
+    /// another time.
+    pub another_time: bool,
 }
 
 /// The result of an operation.
@@ -158,4 +164,16 @@ pub trait Operations: Send + Sync + 'static {
     fn did(&self, _session: &SessionId, _did: Did) {}
     /// Something was done by a session's policy: lets go of what that does not keep. What fails is tried the next time.
     fn tidy(&self, _session: &SessionId) {}
+}
+
+/// Asks the engine something that does not take long.
+pub(crate) async fn ask<T: Send + 'static>(
+    operations: &Arc<dyn Operations>,
+    question: impl FnOnce(&dyn Operations) -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
+    let operations = Arc::clone(operations);
+    match tokio::task::spawn_blocking(move || question(&*operations)).await {
+        Ok(answer) => answer,
+        Err(error) => Err(DaemonError::Bug { detail: format!("a question had no answer: {error}") }.into()),
+    }
 }

@@ -88,9 +88,13 @@ impl App {
     pub fn new(operations: Arc<dyn Operations>, limits: Limits, home: Home) -> Self {
         let events = Arc::new(Events::new(limits.events));
         let metrics = Metrics::new();
-        let jobs =
-            Jobs::new(Arc::clone(&events), Arc::clone(&metrics), limits.running_jobs, limits.ended_jobs);
         let (stop, stopping) = watch::channel(false);
+        let jobs = Jobs::new(
+            Arc::clone(&operations),
+            stopping.clone(),
+            (Arc::clone(&events), Arc::clone(&metrics)),
+            (limits.running_jobs, limits.ended_jobs),
+        );
         let app = Self {
             operations,
             jobs: Arc::new(jobs),
@@ -107,11 +111,6 @@ impl App {
         };
         app.pass_on_happenings();
         app
-    }
-
-    /// Whether the daemon is about to end.
-    pub(crate) fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
     }
 
     /// Has the daemon end, as a signal would.
@@ -215,7 +214,7 @@ async fn converse(app: App, router: Router, stream: UnixStream) {
 
 /// Says that there is no room, as far as that goes without waiting.
 fn refuse(stream: &UnixStream, limit: usize) {
-    let Failure { status, body } =
+    let Failure { status, body, .. } =
         DaemonError::Crowded { what: format!("{limit} connections are open") }.into();
     let body = serde_json::to_string(&body).unwrap_or_default();
     let answer = format!(

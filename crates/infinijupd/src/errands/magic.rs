@@ -3,74 +3,89 @@
 //! The content is `{"id", "do", …}` with the arguments of the REST body of the same thing; the answer is `{"id", "ok", "result"}`
 //! or `{"id", "ok", "error"}`. What swaps or ends the kernel is answered only if it fails: otherwise nobody is there who asked.
 
-use api::ErrorBody;
-use axum::http::Method;
+use api::{ErrorBody, SessionPatch, TagRequest};
 use lifecycle::Asked;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::local::Local;
+use crate::checks::{self, bad};
 use crate::error::DaemonError;
-use crate::operations::Failure;
+use crate::fields::understood;
+use crate::operation::{Operation, ToSession};
+use crate::operations::{Outcome, ask};
+use crate::server::App;
 
 /// The most snapshots that are listed.
-const LOG: u64 = 1000;
+const LOG: usize = 1000;
 
 /// Does what is asked; what the kernel is told, if anything.
-pub(super) async fn answer(local: &Local, asked: &Asked) -> Option<Value> {
+pub(super) async fn answer(app: &App, asked: &Asked) -> Option<Value> {
     let silent = matches!(asked.what.as_str(), "restore" | "suspend");
-    match run(local, asked).await {
+    match run(app, asked).await {
         Ok(_) if silent => None,
         Ok(result) => Some(json!({ "id": asked.id, "ok": true, "result": result })),
-        Err(error) => {
-            let ErrorBody { code, message, causes, hint, .. } = *error;
+        Err(failure) => {
+            let ErrorBody { code, message, causes, hint, .. } = *failure.body;
             let error = json!({ "code": code, "message": message, "causes": causes, "hint": hint });
             Some(json!({ "id": asked.id, "ok": false, "error": error }))
         }
     }
 }
 
-async fn run(local: &Local, asked: &Asked) -> Result<Value, Box<ErrorBody>> {
-    let session = format!("/v1/sessions/{}", asked.session);
-    let mut arguments = asked.arguments.clone();
-    match asked.what.as_str() {
-        "status" => local.ask(Method::GET, &session, None).await,
-        "mark" => local.ask(Method::PATCH, &session, Some(arguments.into())).await,
+async fn run(app: &App, asked: &Asked) -> Outcome<Value> {
+    let (session, arguments) = (asked.session.to_string(), &asked.arguments);
+    let what = match asked.what.as_str() {
+        "status" => return said(&ask(&app.operations, move |engine| engine.session(&session)).await?),
+        "mark" => {
+            let patch: SessionPatch = read(arguments)?;
+            checks::patch(&patch)?;
+            return said(&ask(&app.operations, move |engine| engine.change(&session, patch)).await?);
+        }
         "log" => {
-            let limit = arguments.get("limit").and_then(Value::as_u64).unwrap_or(LOG).min(LOG);
-            local.ask(Method::GET, &format!("{session}/history?limit={limit}"), None).await
+            let limit = arguments.get("limit").and_then(Value::as_u64);
+            let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LOG).min(LOG);
+            let history =
+                move |engine: &dyn crate::Operations| engine.history(Some(&session), false, Some(limit));
+            return said(&ask(&app.operations, history).await?);
         }
-        "snapshot" => local.job(&format!("{session}/snapshot"), arguments.into()).await,
-        "restore" => local.job(&format!("{session}/rollback"), arguments.into()).await,
-        "branch" => local.job(&format!("{session}/branch"), arguments.into()).await,
-        "suspend" => local.job(&format!("{session}/suspend"), arguments.into()).await,
-        "tag" => {
-            if !arguments.contains_key("commit") {
-                head(local, &session, &mut arguments).await?;
-            }
-            local.ask(Method::POST, "/v1/tags", Some(arguments.into())).await
-        }
+        "tag" => return said(&tag(app, session, arguments.clone()).await?),
+        "snapshot" => ToSession::Snapshot(read(arguments)?),
+        "restore" => ToSession::Rollback(read(arguments)?),
+        "branch" => ToSession::Branch(read(arguments)?),
+        "suspend" => ToSession::Suspend(read(arguments)?),
         other => {
             let what = format!("`{}` is nothing that a kernel can ask for", other.escape_debug());
-            Err(Failure::from(DaemonError::BadRequest { what, field: None }).body)
+            return Err(bad(what).into());
         }
-    }
+    };
+    let job = app.jobs.submit(Operation::ToSession(session, what)).await?.wait().await?;
+    said(&job.result)
 }
 
-/// The session's newest snapshot is what is meant.
-async fn head(
-    local: &Local,
-    session: &str,
-    arguments: &mut Map<String, Value>,
-) -> Result<(), Box<ErrorBody>> {
-    let view = local.ask(Method::GET, session, None).await?;
-    match view.get("head") {
-        Some(Value::String(head)) => {
-            arguments.insert("commit".to_owned(), head.as_str().into());
-            Ok(())
-        }
-        _ => {
-            let what = "this session has no snapshot yet".to_owned();
-            Err(Failure::from(DaemonError::BadRequest { what, field: None }).body)
-        }
+/// Tags a snapshot; the session's newest if none is named.
+async fn tag(app: &App, session: String, mut arguments: Map<String, Value>) -> Outcome<api::CommitView> {
+    if !arguments.contains_key("commit") {
+        let head = ask(&app.operations, move |engine| engine.session(&session)).await?.head;
+        let head = head.ok_or_else(|| bad("this session has no snapshot yet"))?;
+        arguments.insert("commit".to_owned(), head.into());
     }
+    let request: TagRequest = read(&arguments)?;
+    checks::tag(&request)?;
+    ask(&app.operations, move |engine| engine.tag(request)).await
+}
+
+/// The arguments as the body of a request.
+fn read<T: DeserializeOwned>(arguments: &Map<String, Value>) -> Outcome<T> {
+    let bytes = serde_json::to_vec(arguments).map_err(|error| bug(&error))?;
+    Ok(understood(&bytes)?)
+}
+
+/// An answer as the kernel gets it.
+fn said(answer: &impl Serialize) -> Outcome<Value> {
+    Ok(serde_json::to_value(answer).map_err(|error| bug(&error))?)
+}
+
+fn bug(error: &serde_json::Error) -> DaemonError {
+    DaemonError::Bug { detail: format!("what a kernel asks: {error}") }
 }

@@ -1,28 +1,23 @@
 //! What is done without a client at the socket: what kernels ask for, and what sessions' policies ask for.
 //!
-//! Both go the way that a client's request goes, through the daemon's own routes. So the same checks
-//! hold, the same jobs run and are seen in the events, the same errors come back, and a stop of the daemon waits for them.
+//! Both enter where a client's request does, at `Jobs::submit`. So the same checks hold, the same jobs run and are seen in the events,
+//! the same errors come back, and a stop of the daemon waits for them.
 
-mod local;
 mod magic;
 
 use std::sync::Arc;
 
+use api::{SnapshotRequest, SuspendRequest};
 use lifecycle::{Did, Due, Errand};
-use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use crate::operation::{Operation, ToSession};
+use crate::operations::Outcome;
 use crate::server::App;
-use local::Local;
 
 /// How many things that nobody waits for are done at once, of all sessions: each keeps a processor and the disk busy.
 const AT_ONCE: usize = 2;
-
-/// The code of an operation that met another one.
-const BUSY: &str = "IJ-L013";
-/// And of one that came when the session was not running any more.
-const WRONG_STATE: &str = "IJ-L012";
 
 /// Begins to do what comes, for as long as the daemon serves.
 pub(crate) fn begin(app: &App) {
@@ -33,7 +28,8 @@ pub(crate) fn begin(app: &App) {
             for asked in asked {
                 let app = app.clone();
                 runtime.spawn(async move {
-                    let answer = magic::answer(&Local::new(&app), &asked).await;
+                    app.need.now();
+                    let answer = magic::answer(&app, &asked).await;
                     app.operations.answer(&asked.session, &asked.id, answer);
                 });
             }
@@ -46,6 +42,7 @@ pub(crate) fn begin(app: &App) {
                 let (app, room) = (app.clone(), Arc::clone(&room));
                 runtime.spawn(async move {
                     let _room = room.acquire().await;
+                    app.need.now();
                     let did = run(&app, &errand).await;
                     app.operations.did(&errand.session, did);
                 });
@@ -61,22 +58,29 @@ fn on_a_thread(name: &'static str, work: impl FnOnce() + Send + 'static) {
 }
 
 async fn run(app: &App, errand: &Errand) -> Did {
-    let local = Local::new(app);
-    let session = format!("/v1/sessions/{}", errand.session);
-    let outcome = match errand.due {
-        Due::Interval | Due::Idle => {
-            let reason = if errand.due == Due::Idle { "idle" } else { "interval" };
-            local.job(&format!("{session}/snapshot"), json!({ "reason": reason })).await
-        }
-        Due::Suspend => local.job(&format!("{session}/suspend"), json!({ "reason": "idle" })).await,
-    };
-    match outcome {
-        Ok(_) => {
+    match done(app, errand).await {
+        Ok(()) => {
             app.operations.tidy(&errand.session);
             Did::Done
         }
-        Err(error) if error.code == BUSY || error.code == WRONG_STATE => Did::Busy,
+        Err(failure) if failure.another_time => Did::Busy,
         // The job's own event and line in the log say why.
         Err(_) => Did::Failed,
     }
+}
+
+async fn done(app: &App, errand: &Errand) -> Outcome<()> {
+    let snapshot = |reason: &str| {
+        ToSession::Snapshot(SnapshotRequest { reason: Some(reason.to_owned()), ..SnapshotRequest::default() })
+    };
+    let what = match errand.due {
+        Due::Interval => snapshot("interval"),
+        Due::Idle => snapshot("idle"),
+        Due::Suspend => ToSession::Suspend(SuspendRequest {
+            reason: Some("idle".to_owned()),
+            ..SuspendRequest::default()
+        }),
+    };
+    let job = app.jobs.submit(Operation::ToSession(errand.session.to_string(), what)).await?;
+    job.wait().await.map(drop)
 }

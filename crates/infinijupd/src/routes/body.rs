@@ -17,9 +17,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_stream::StreamExt;
 
-use super::bad;
-use super::fields::unknown_field;
+use crate::checks::bad;
 use crate::error::DaemonError;
+use crate::fields::understood;
 use crate::operations::Failure;
 use crate::server::App;
 
@@ -154,9 +154,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let bytes =
             Bytes::from_request(request, state).await.map_err(|rejection| bad(rejection.body_text()))?;
         let bytes: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        serde_json::from_slice(bytes).map(Self).map_err(|error| match unknown_field::<T>(bytes) {
-            Some(field) => DaemonError::UnknownField { field }.into(),
-            None => bad(format!("its body: {error}")),
-        })
+        Ok(Self(understood(bytes)?))
     }
 }

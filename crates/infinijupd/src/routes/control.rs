@@ -1,12 +1,14 @@
 //! What a program that looks after a session needs: notes, signals, a restart.
 
-use api::{ErrorBody, Job, JobKind, Nothing, RestartRequest, SessionPatch, SessionView, SignalRequest};
+use api::{ErrorBody, Job, Nothing, RestartRequest, SessionPatch, SessionView, SignalRequest};
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 
-use super::sessions::{absolute, environment, new_name, session_job, view, what_to_run};
+use super::sessions::to_session;
 use super::{Body, Id, Params, Wait, ask, resolve};
+use crate::checks;
+use crate::operation::ToSession;
 use crate::operations::Outcome;
 use crate::server::App;
 
@@ -20,10 +22,7 @@ pub(crate) async fn change(
     Id(id): Id,
     Body(patch): Body<SessionPatch>,
 ) -> Outcome<Json<SessionView>> {
-    new_name(patch.name.as_deref())?;
-    if let Some(Some(notebook)) = &patch.notebook {
-        absolute("notebook", notebook)?;
-    }
+    checks::patch(&patch)?;
     let session = resolve(&app, id).await?.id;
     Ok(Json(ask(&app, move |operations| operations.change(&session, patch)).await?))
 }
@@ -57,13 +56,5 @@ pub(crate) async fn restart(
     Params(wait): Params<Wait>,
     Body(request): Body<RestartRequest>,
 ) -> Outcome<Response> {
-    if let Some(cwd) = &request.cwd {
-        absolute("cwd", cwd)?;
-    }
-    what_to_run(&request.start)?;
-    environment(&request.env)?;
-    session_job(app, id, JobKind::Restart, wait, move |operations, session, progress| {
-        operations.restart(session, request, progress).map(view)
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Restart(request)).await
 }

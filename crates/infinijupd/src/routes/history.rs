@@ -1,21 +1,17 @@
 //! Snapshots: one by one, their names, and their end.
 
-use api::{
-    CommitView, Commits, Diff, ErrorBody, ForgetRequest, Job, JobKind, JobResult, Nothing, TagRequest,
-    Variables,
-};
+use api::{CommitView, Commits, Diff, ErrorBody, ForgetRequest, Job, Nothing, TagRequest, Variables};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::sessions::job;
-use super::{Body, Params, Wait, ask, bad, bad_field, expression, is_expression, tag_name};
+use super::{Body, Params, Wait, ask};
+use crate::checks::{self, bad, expression, is_expression};
+use crate::operation::Operation;
 use crate::operations::{Failure, Outcome};
 use crate::server::App;
-
-/// The most snapshots that one request forgets.
-const FORGET_LIMIT: usize = 10_000;
 
 /// How much of a history.
 #[derive(Clone, Copy, Default, Deserialize, utoipa::IntoParams)]
@@ -66,7 +62,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Which {
         if is_expression(&which) {
             Ok(Self(which))
         } else {
-            Err(bad("what is in its path cannot name a snapshot"))
+            Err(bad("what is in its path cannot name a snapshot").into())
         }
     }
 }
@@ -110,8 +106,7 @@ pub(crate) async fn tag(
     State(app): State<App>,
     Body(request): Body<TagRequest>,
 ) -> Outcome<Json<CommitView>> {
-    expression("commit", &request.commit)?;
-    tag_name("name", &request.name)?;
+    checks::tag(&request)?;
     Ok(Json(ask(&app, move |operations| operations.tag(request)).await?))
 }
 
@@ -136,14 +131,7 @@ pub(crate) async fn forget(
     Params(wait): Params<Wait>,
     Body(request): Body<ForgetRequest>,
 ) -> Outcome<Response> {
-    if request.commits.len() > FORGET_LIMIT {
-        return Err(bad_field("commits", format_args!("has more than {FORGET_LIMIT} snapshots")));
-    }
-    request.commits.iter().try_for_each(|commit| expression("commits", commit))?;
-    job(&app, JobKind::Forget, None, wait, move |operations, progress| {
-        operations.forget(request, progress).map(JobResult::Forget)
-    })
-    .await
+    job(&app, wait, Operation::Forget(request)).await
 }
 
 /// Frees what no snapshot needs any more.
@@ -153,6 +141,5 @@ pub(crate) async fn forget(
         (status = "default", body = ErrorBody)),
 )]
 pub(crate) async fn gc(State(app): State<App>, Params(wait): Params<Wait>) -> Outcome<Response> {
-    job(&app, JobKind::Gc, None, wait, |operations, progress| operations.gc(progress).map(JobResult::Gc))
-        .await
+    job(&app, wait, Operation::Gc).await
 }

@@ -13,7 +13,8 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Id, Params, bad};
+use super::{Id, Params};
+use crate::checks::bad;
 use crate::events::{Reader, blank};
 use crate::idle::Listening;
 use crate::jobs::JobCell;
@@ -180,7 +181,7 @@ fn about(kind: EventKind, id: u64, job: Job) -> Event {
 fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|value| value.trim().parse().ok());
-    number.map(Some).ok_or_else(|| bad("Last-Event-ID is not a number"))
+    Ok(Some(number.ok_or_else(|| bad("Last-Event-ID is not a number"))?))
 }
 
 /// Sends one event; `false` if the client has gone.

@@ -6,7 +6,6 @@
 
 pub(crate) mod body;
 pub(crate) mod control;
-mod fields;
 pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod log;
@@ -24,15 +23,13 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use body::Body;
 
+use crate::checks::bad;
 use crate::error::DaemonError;
-use crate::operations::{Failure, Operations, Outcome};
+use crate::operations::{self, Failure, Operations, Outcome};
 use crate::server::App;
 
 /// How many characters of a path that does not exist are repeated in the answer.
 const SHOWN_PATH: usize = 128;
-
-/// The longest expression that names a snapshot.
-const EXPRESSION_LIMIT: usize = 512;
 
 /// All paths.
 pub(crate) fn router(app: App) -> Router {
@@ -99,15 +96,6 @@ impl IntoResponse for DaemonError {
     }
 }
 
-fn bad(what: impl Into<String>) -> Failure {
-    DaemonError::BadRequest { what: what.into(), field: None }.into()
-}
-
-/// Says that a field of the body cannot be so.
-fn bad_field(field: &'static str, why: impl std::fmt::Display) -> Failure {
-    DaemonError::BadRequest { what: format!("`{field}` {why}"), field: Some(field) }.into()
-}
-
 /// The `{id}` of a path: a session's id, name or beginning of an id, or a job's id.
 pub(crate) struct Id(pub(crate) String);
 
@@ -124,26 +112,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-/// Refuses what cannot name a session; ids of sessions and jobs keep to the same rule.
-fn session_name(field: &'static str, name: &str) -> Result<(), Failure> {
-    base::names::check_session(name)
-        .map_err(|broken| bad_field(field, format_args!("can be no name: {broken}")))
-}
-
-/// Refuses what cannot be a tag.
-fn tag_name(field: &'static str, name: &str) -> Result<(), Failure> {
-    base::names::check_ref(name).map_err(|broken| bad_field(field, format_args!("can be no tag: {broken}")))
-}
-
-/// Refuses what cannot name a snapshot. What it means is up to the engine.
-fn expression(field: &'static str, text: &str) -> Result<(), Failure> {
-    if is_expression(text) { Ok(()) } else { Err(bad_field(field, "cannot name a snapshot")) }
-}
-
-fn is_expression(text: &str) -> bool {
-    !text.is_empty() && text.len() <= EXPRESSION_LIMIT && !text.chars().any(char::is_control)
-}
-
 /// The query of a request.
 pub(crate) struct Params<T>(pub(crate) T);
 
@@ -153,7 +121,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => Err(bad(rejection.body_text())),
+            Err(rejection) => Err(bad(rejection.body_text()).into()),
         }
     }
 }
@@ -171,11 +139,7 @@ async fn ask<T: Send + 'static>(
     app: &App,
     question: impl FnOnce(&dyn Operations) -> Outcome<T> + Send + 'static,
 ) -> Outcome<T> {
-    let operations = std::sync::Arc::clone(&app.operations);
-    match tokio::task::spawn_blocking(move || question(&*operations)).await {
-        Ok(answer) => answer,
-        Err(error) => Err(DaemonError::Bug { detail: format!("a question had no answer: {error}") }.into()),
-    }
+    operations::ask(&app.operations, question).await
 }
 
 /// Finds a session.

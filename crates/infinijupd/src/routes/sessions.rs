@@ -1,11 +1,9 @@
 //! Sessions, and what can be done with them.
 
-use std::sync::Arc;
-
 use api::{
-    AttachRequest, BranchRequest, CheckpointRequest, Commits, ErrorBody, ExecRequest, Job, JobKind,
-    JobResult, RestoreRequest, ResumeRequest, RollbackRequest, SessionView, Sessions, SnapshotRequest,
-    StartRequest, StopRequest, SuspendRequest,
+    AttachRequest, BranchRequest, CheckpointRequest, Commits, ErrorBody, ExecRequest, Job, RestoreRequest,
+    ResumeRequest, RollbackRequest, SessionView, Sessions, SnapshotRequest, StartRequest, StopRequest,
+    SuspendRequest,
 };
 use axum::Json;
 use axum::extract::State;
@@ -13,13 +11,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{Body, Id, Params, Wait, ask, bad_field, expression, resolve, session_name, tag_name};
-use crate::error::DaemonError;
-use crate::operations::{Failure, Operations, Outcome, Progress};
+use super::{Body, Id, Params, Wait, ask, resolve};
+use crate::operation::{Operation, ToSession};
+use crate::operations::Outcome;
 use crate::server::App;
-
-/// The most branches that one request can make.
-const BRANCHES: u32 = 64;
 
 /// All sessions.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = Sessions)))]
@@ -64,18 +59,8 @@ pub(crate) async fn history(
 }
 
 /// Begins a job, and answers now or when it has ended.
-pub(super) async fn job(
-    app: &App,
-    kind: JobKind,
-    session: Option<String>,
-    wait: Wait,
-    work: impl FnOnce(&dyn Operations, &dyn Progress) -> Outcome<JobResult> + Send + 'static,
-) -> Outcome<Response> {
-    if app.is_stopping() {
-        return Err(DaemonError::Stopping.into());
-    }
-    let operations = Arc::clone(&app.operations);
-    let cell = app.jobs.begin(kind, session, move |progress| work(&*operations, progress))?;
+pub(super) async fn job(app: &App, wait: Wait, operation: Operation) -> Outcome<Response> {
+    let cell = app.jobs.submit(operation).await?;
     if wait.wait {
         return Ok(Json(cell.wait().await?).into_response());
     }
@@ -84,21 +69,9 @@ pub(super) async fn job(
     Ok((StatusCode::ACCEPTED, location, Json(job)).into_response())
 }
 
-/// The same, for a session that must be there.
-pub(super) async fn session_job(
-    app: App,
-    id: String,
-    kind: JobKind,
-    wait: Wait,
-    work: impl FnOnce(&dyn Operations, &str, &dyn Progress) -> Outcome<JobResult> + Send + 'static,
-) -> Outcome<Response> {
-    let session = resolve(&app, id).await?.id;
-    let named = Some(session.clone());
-    job(&app, kind, named, wait, move |operations, progress| work(operations, &session, progress)).await
-}
-
-pub(super) fn view(session: SessionView) -> JobResult {
-    JobResult::Session(Box::new(session))
+/// The same, for what is done to a session.
+pub(super) async fn to_session(app: &App, id: String, wait: Wait, what: ToSession) -> Outcome<Response> {
+    job(app, wait, Operation::ToSession(id, what)).await
 }
 
 /// Starts a session.
@@ -112,23 +85,7 @@ pub(crate) async fn start(
     Params(wait): Params<Wait>,
     Body(request): Body<StartRequest>,
 ) -> Outcome<Response> {
-    new_name(request.name.as_deref())?;
-    absolute("cwd", &request.cwd)?;
-    if let Some(workspace) = &request.workspace {
-        absolute("workspace", workspace)?;
-    }
-    if let Some(notebook) = &request.notebook {
-        absolute("notebook", notebook)?;
-    }
-    what_to_run(&request.start)?;
-    for sidecar in &request.sidecars {
-        command("sidecars", sidecar)?;
-    }
-    environment(&request.env)?;
-    job(&app, JobKind::Start, None, wait, move |operations, progress| {
-        operations.start(request, progress).map(view)
-    })
-    .await
+    job(&app, wait, Operation::Start(Box::new(request))).await
 }
 
 /// Takes a snapshot; the session goes on.
@@ -144,14 +101,7 @@ pub(crate) async fn snapshot(
     Params(wait): Params<Wait>,
     Body(request): Body<SnapshotRequest>,
 ) -> Outcome<Response> {
-    if let Some(hook) = &request.quiesce {
-        command("quiesce", hook)?;
-    }
-    request.tag.as_deref().map_or(Ok(()), |tag| tag_name("tag", tag))?;
-    session_job(app, id, JobKind::Snapshot, wait, move |operations, session, progress| {
-        operations.snapshot(session, request, progress).map(JobResult::Snapshot)
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Snapshot(request)).await
 }
 
 /// Rolls a session back to one of its snapshots.
@@ -167,11 +117,7 @@ pub(crate) async fn rollback(
     Params(wait): Params<Wait>,
     Body(request): Body<RollbackRequest>,
 ) -> Outcome<Response> {
-    expression("to", &request.to)?;
-    session_job(app, id, JobKind::Rollback, wait, move |operations, session, progress| {
-        operations.rollback(session, request, progress).map(JobResult::Rollback)
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Rollback(request)).await
 }
 
 /// Makes new sessions that begin where this one is, or was.
@@ -187,17 +133,7 @@ pub(crate) async fn branch(
     Params(wait): Params<Wait>,
     Body(request): Body<BranchRequest>,
 ) -> Outcome<Response> {
-    new_name(request.name.as_deref())?;
-    if let Some(from) = &request.from {
-        expression("from", from)?;
-    }
-    if request.count.is_some_and(|count| !(1..=BRANCHES).contains(&count)) {
-        return Err(bad_field("count", format_args!("must be from 1 to {BRANCHES}")));
-    }
-    session_job(app, id, JobKind::Branch, wait, move |operations, session, progress| {
-        operations.branch(session, request, progress).map(|branches| JobResult::Branch { branches })
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Branch(request)).await
 }
 
 /// Takes a snapshot and ends the processes.
@@ -213,10 +149,7 @@ pub(crate) async fn suspend(
     Params(wait): Params<Wait>,
     Body(request): Body<SuspendRequest>,
 ) -> Outcome<Response> {
-    session_job(app, id, JobKind::Suspend, wait, move |operations, session, progress| {
-        operations.suspend(session, request, progress).map(JobResult::Suspend)
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Suspend(request)).await
 }
 
 /// Brings the processes of a suspended session back.
@@ -232,10 +165,7 @@ pub(crate) async fn resume(
     Params(wait): Params<Wait>,
     Body(request): Body<ResumeRequest>,
 ) -> Outcome<Response> {
-    session_job(app, id, JobKind::Resume, wait, move |operations, session, progress| {
-        operations.resume(session, request, progress).map(view)
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Resume(request)).await
 }
 
 /// Ends the processes of a session.
@@ -251,10 +181,7 @@ pub(crate) async fn stop(
     Params(wait): Params<Wait>,
     Body(request): Body<StopRequest>,
 ) -> Outcome<Response> {
-    session_job(app, id, JobKind::Stop, wait, move |operations, session, progress| {
-        operations.stop(session, request, progress).map(view)
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Stop(request)).await
 }
 
 /// Forgets a session that has no processes. Its snapshots stay.
@@ -268,10 +195,7 @@ pub(crate) async fn remove(
     Id(id): Id,
     Params(wait): Params<Wait>,
 ) -> Outcome<Response> {
-    session_job(app, id, JobKind::Remove, wait, |operations, session, progress| {
-        operations.remove(session, progress).map(view)
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Remove).await
 }
 
 /// Runs a command inside a session.
@@ -287,12 +211,7 @@ pub(crate) async fn exec(
     Params(wait): Params<Wait>,
     Body(request): Body<ExecRequest>,
 ) -> Outcome<Response> {
-    command("argv", &request.argv)?;
-    environment(&request.env)?;
-    session_job(app, id, JobKind::Exec, wait, move |operations, session, progress| {
-        operations.exec(session, request, progress).map(JobResult::Exec)
-    })
-    .await
+    to_session(&app, id, wait, ToSession::Exec(request)).await
 }
 
 /// Makes a session of a process tree that is running already.
@@ -306,12 +225,7 @@ pub(crate) async fn attach(
     Params(wait): Params<Wait>,
     Body(request): Body<AttachRequest>,
 ) -> Outcome<Response> {
-    new_name(request.name.as_deref())?;
-    process(request.pid)?;
-    job(&app, JobKind::Attach, None, wait, move |operations, progress| {
-        operations.attach(request, progress).map(view)
-    })
-    .await
+    job(&app, wait, Operation::Attach(request)).await
 }
 
 /// Writes a process tree to a directory, without making a session of it.
@@ -325,12 +239,7 @@ pub(crate) async fn checkpoint(
     Params(wait): Params<Wait>,
     Body(request): Body<CheckpointRequest>,
 ) -> Outcome<Response> {
-    process(request.pid)?;
-    absolute("directory", &request.directory)?;
-    job(&app, JobKind::Checkpoint, None, wait, move |operations, progress| {
-        operations.checkpoint(request, progress).map(JobResult::Checkpoint)
-    })
-    .await
+    job(&app, wait, Operation::Checkpoint(request)).await
 }
 
 /// Brings a process tree back from such a directory.
@@ -344,63 +253,5 @@ pub(crate) async fn restore(
     Params(wait): Params<Wait>,
     Body(request): Body<RestoreRequest>,
 ) -> Outcome<Response> {
-    absolute("directory", &request.directory)?;
-    job(&app, JobKind::Restore, None, wait, move |operations, progress| {
-        operations.restore(request, progress).map(JobResult::Restore)
-    })
-    .await
-}
-
-pub(super) fn new_name(wanted: Option<&str>) -> Result<(), Failure> {
-    wanted.map_or(Ok(()), |wanted| session_name("name", wanted))
-}
-
-pub(super) fn what_to_run(start: &api::Start) -> Result<(), Failure> {
-    match start {
-        api::Start::Command { argv } => command("argv", argv),
-        api::Start::Kernel { spec, argv, .. } => {
-            spec.as_deref().map_or(Ok(()), |spec| {
-                base::names::check_kernelspec(spec).map_err(|broken| {
-                    bad_field("spec", format_args!("can be no kernelspec's name: {broken}"))
-                })
-            })?;
-            argv.as_ref().map_or(Ok(()), |argv| command("argv", argv))
-        }
-    }
-}
-
-fn no_nul(field: &'static str, text: &api::Text) -> Result<(), Failure> {
-    if text.as_bytes().contains(&0) { Err(bad_field(field, "has a NUL in it")) } else { Ok(()) }
-}
-
-pub(super) fn absolute(field: &'static str, path: &api::Text) -> Result<(), Failure> {
-    no_nul(field, path)?;
-    // PATH_MAX counts the NUL at the end.
-    if !path.as_path().is_absolute() || path.as_bytes().len() >= 4096 {
-        return Err(bad_field(field, "must be an absolute path of less than 4096 bytes"));
-    }
-    Ok(())
-}
-
-fn command(field: &'static str, argv: &[api::Text]) -> Result<(), Failure> {
-    if argv.first().is_none_or(api::Text::is_empty) {
-        return Err(bad_field(field, "names no program"));
-    }
-    argv.iter().try_for_each(|word| no_nul(field, word))
-}
-
-pub(super) fn environment(variables: &[api::EnvVar]) -> Result<(), Failure> {
-    for variable in variables {
-        no_nul("env", &variable.value)?;
-        no_nul("env", &variable.name)?;
-        if variable.name.is_empty() || variable.name.as_bytes().contains(&b'=') {
-            return Err(bad_field("env", "has a variable whose name is empty or has a `=` in it"));
-        }
-    }
-    Ok(())
-}
-
-fn process(pid: i32) -> Result<(), Failure> {
-    // 1 is the machine's own init, below it are groups of processes.
-    if pid > 1 { Ok(()) } else { Err(bad_field("pid", "is not the number of a process that can be taken")) }
+    job(&app, wait, Operation::Restore(request)).await
 }

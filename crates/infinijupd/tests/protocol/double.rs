@@ -118,7 +118,7 @@ pub(crate) fn failure(status: u16, message: &str) -> Failure {
         field: None,
         files: Vec::new(),
     };
-    Failure { status, body: Box::new(body) }
+    Failure { status, body: Box::new(body), another_time: false }
 }
 
 impl Operations for Double {
@@ -267,7 +267,15 @@ impl Operations for Double {
         Ok(Vec::new())
     }
 
-    fn suspend(&self, _: &str, request: SuspendRequest, _: &dyn Progress) -> Outcome<SuspendOutcome> {
+    fn suspend(&self, which: &str, request: SuspendRequest, _: &dyn Progress) -> Outcome<SuspendOutcome> {
+        let session = self.session(which)?.name;
+        match session.as_str() {
+            "busy" => return Err(LifecycleError::Busy { session, doing: "a snapshot" }.into()),
+            "asleep" => {
+                return Err(LifecycleError::WrongState { session, state: "suspended", action: "" }.into());
+            }
+            _ => (),
+        }
         self.suspended.lock().unwrap().push(request.reason);
         Ok(SuspendOutcome {
             commit: "c0ffee".to_owned(),

@@ -88,3 +88,14 @@ async fn what_is_due_is_done_and_told() {
     // Nobody asked for it, so the snapshot is one that retention may let go.
     assert_eq!(*scene.daemon.double.suspended.lock().unwrap(), [Some("idle".to_owned())]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_meets_something_else_is_tried_another_time() {
+    let scene = Scene::new().await;
+    for name in ["busy", "asleep"] {
+        let session = SessionId::try_from(scene.daemon.double.add(name).id).unwrap();
+        scene.due.send(Errand { session, due: Due::Suspend }).unwrap();
+    }
+    eventually(|| scene.daemon.double.dids.lock().unwrap().len() == 2).await;
+    assert_eq!(*scene.daemon.double.dids.lock().unwrap(), [Did::Busy, Did::Busy]);
+}

@@ -1,4 +1,4 @@
-//! Which field of a body its type does not know.
+//! The body of a request becomes one of the types of the wire; and if it does not, which field that type does not know.
 //!
 //! serde says so in a sentence only, and no program should have to read that: a newer client leaves out what an older daemon does not know, and
 //! must be told which field that is. But a type tells the names of its fields to whatever it is read from. So it is read from something that
@@ -9,8 +9,19 @@ use std::fmt;
 use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 use serde::forward_to_deserialize_any;
 
+use crate::checks::bad;
+use crate::error::DaemonError;
+
+/// The body of a request.
+pub(crate) fn understood<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DaemonError> {
+    serde_json::from_slice(bytes).map_err(|error| match unknown_field::<T>(bytes) {
+        Some(field) => DaemonError::UnknownField { field },
+        None => bad(format!("its body: {error}")),
+    })
+}
+
 /// The first field of the object in `bytes` that `T` does not have; `None` if there is none, or `T` is no struct.
-pub(super) fn unknown_field<T: DeserializeOwned>(bytes: &[u8]) -> Option<String> {
+fn unknown_field<T: DeserializeOwned>(bytes: &[u8]) -> Option<String> {
     let known = match T::deserialize(Inquiry) {
         Err(Answer::Fields(known)) => known,
         Ok(_) | Err(Answer::Nothing) => return None,

@@ -1,0 +1,188 @@
+//! What a job does, with all that it needs to know.
+//!
+//! Clients ask for it over the socket, kernels in their own words, and some of it is due by itself. All of them say it with an
+//! [`Operation`] and hand it to `Jobs::submit`: the same checks hold, the same jobs run and are seen in the events.
+
+use api::{
+    AttachRequest, BranchRequest, CheckpointRequest, ExecRequest, ForgetRequest, JobKind, JobResult,
+    RestartRequest, RestoreRequest, ResumeRequest, RollbackRequest, SessionView, SnapshotRequest,
+    StartRequest, StopRequest, SuspendRequest,
+};
+
+use crate::checks::{
+    Checked, absolute, bad_field, command, environment, expression, new_name, process, tag_name, what_to_run,
+};
+use crate::operations::{Operations, Outcome, Progress};
+
+/// The most branches that one request can make.
+const BRANCHES: u32 = 64;
+/// The most snapshots that one request forgets.
+const FORGET_LIMIT: usize = 10_000;
+
+/// Something that takes its time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Operation {
+    /// Start a session.
+    Start(Box<StartRequest>),
+    /// Do something to a session: its id, its name or the beginning of its id.
+    ToSession(String, ToSession),
+    /// Adopt a process tree.
+    Attach(AttachRequest),
+    /// Write a process tree to a directory.
+    Checkpoint(CheckpointRequest),
+    /// Bring one back from a directory.
+    Restore(RestoreRequest),
+    /// Forget snapshots.
+    Forget(ForgetRequest),
+    /// Free what nothing leads to any more.
+    Gc,
+}
+
+/// Something that is done to a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ToSession {
+    /// Take a snapshot; the session goes on.
+    Snapshot(SnapshotRequest),
+    /// Roll it back.
+    Rollback(RollbackRequest),
+    /// Make new sessions of it.
+    Branch(BranchRequest),
+    /// Put it to sleep.
+    Suspend(SuspendRequest),
+    /// Wake it.
+    Resume(ResumeRequest),
+    /// End its processes.
+    Stop(StopRequest),
+    /// End its processes and run its command anew.
+    Restart(RestartRequest),
+    /// Forget it.
+    Remove,
+    /// Run a command in it.
+    Exec(ExecRequest),
+}
+
+impl Operation {
+    /// What kind of job it is.
+    pub(crate) fn kind(&self) -> JobKind {
+        match self {
+            Self::Start(_) => JobKind::Start,
+            Self::ToSession(_, what) => what.kind(),
+            Self::Attach(_) => JobKind::Attach,
+            Self::Checkpoint(_) => JobKind::Checkpoint,
+            Self::Restore(_) => JobKind::Restore,
+            Self::Forget(_) => JobKind::Forget,
+            Self::Gc => JobKind::Gc,
+        }
+    }
+
+    /// Refuses what makes no sense, before anything is done for it.
+    pub(crate) fn check(&self) -> Checked {
+        match self {
+            Self::Start(request) => check_start(request),
+            Self::ToSession(_, what) => what.check(),
+            Self::Attach(request) => {
+                new_name(request.name.as_deref())?;
+                process(request.pid)
+            }
+            Self::Checkpoint(request) => {
+                process(request.pid)?;
+                absolute("directory", &request.directory)
+            }
+            Self::Restore(request) => absolute("directory", &request.directory),
+            Self::Forget(request) if request.commits.len() > FORGET_LIMIT => {
+                Err(bad_field("commits", format_args!("has more than {FORGET_LIMIT} snapshots")))
+            }
+            Self::Forget(request) => {
+                request.commits.iter().try_for_each(|commit| expression("commits", commit))
+            }
+            Self::Gc => Ok(()),
+        }
+    }
+
+    /// Does it.
+    pub(crate) fn run(self, operations: &dyn Operations, progress: &dyn Progress) -> Outcome<JobResult> {
+        match self {
+            Self::Start(request) => operations.start(*request, progress).map(view),
+            Self::ToSession(session, what) => what.run(&session, operations, progress),
+            Self::Attach(request) => operations.attach(request, progress).map(view),
+            Self::Checkpoint(request) => operations.checkpoint(request, progress).map(JobResult::Checkpoint),
+            Self::Restore(request) => operations.restore(request, progress).map(JobResult::Restore),
+            Self::Forget(request) => operations.forget(request, progress).map(JobResult::Forget),
+            Self::Gc => operations.gc(progress).map(JobResult::Gc),
+        }
+    }
+}
+
+impl ToSession {
+    fn kind(&self) -> JobKind {
+        match self {
+            Self::Snapshot(_) => JobKind::Snapshot,
+            Self::Rollback(_) => JobKind::Rollback,
+            Self::Branch(_) => JobKind::Branch,
+            Self::Suspend(_) => JobKind::Suspend,
+            Self::Resume(_) => JobKind::Resume,
+            Self::Stop(_) => JobKind::Stop,
+            Self::Restart(_) => JobKind::Restart,
+            Self::Remove => JobKind::Remove,
+            Self::Exec(_) => JobKind::Exec,
+        }
+    }
+
+    fn check(&self) -> Checked {
+        match self {
+            Self::Snapshot(request) => {
+                request.quiesce.as_ref().map_or(Ok(()), |hook| command("quiesce", hook))?;
+                request.tag.as_deref().map_or(Ok(()), |tag| tag_name("tag", tag))
+            }
+            Self::Rollback(request) => expression("to", &request.to),
+            Self::Branch(request) => {
+                new_name(request.name.as_deref())?;
+                request.from.as_deref().map_or(Ok(()), |from| expression("from", from))?;
+                if request.count.is_some_and(|count| !(1..=BRANCHES).contains(&count)) {
+                    return Err(bad_field("count", format_args!("must be from 1 to {BRANCHES}")));
+                }
+                Ok(())
+            }
+            Self::Restart(request) => {
+                request.cwd.as_ref().map_or(Ok(()), |cwd| absolute("cwd", cwd))?;
+                what_to_run(&request.start)?;
+                environment(&request.env)
+            }
+            Self::Exec(request) => {
+                command("argv", &request.argv)?;
+                environment(&request.env)
+            }
+            Self::Suspend(_) | Self::Resume(_) | Self::Stop(_) | Self::Remove => Ok(()),
+        }
+    }
+
+    fn run(self, session: &str, to: &dyn Operations, progress: &dyn Progress) -> Outcome<JobResult> {
+        match self {
+            Self::Snapshot(request) => to.snapshot(session, request, progress).map(JobResult::Snapshot),
+            Self::Rollback(request) => to.rollback(session, request, progress).map(JobResult::Rollback),
+            Self::Branch(request) => {
+                to.branch(session, request, progress).map(|branches| JobResult::Branch { branches })
+            }
+            Self::Suspend(request) => to.suspend(session, request, progress).map(JobResult::Suspend),
+            Self::Resume(request) => to.resume(session, request, progress).map(view),
+            Self::Stop(request) => to.stop(session, request, progress).map(view),
+            Self::Restart(request) => to.restart(session, request, progress).map(view),
+            Self::Remove => to.remove(session, progress).map(view),
+            Self::Exec(request) => to.exec(session, request, progress).map(JobResult::Exec),
+        }
+    }
+}
+
+fn check_start(request: &StartRequest) -> Checked {
+    new_name(request.name.as_deref())?;
+    absolute("cwd", &request.cwd)?;
+    request.workspace.as_ref().map_or(Ok(()), |workspace| absolute("workspace", workspace))?;
+    request.notebook.as_ref().map_or(Ok(()), |notebook| absolute("notebook", notebook))?;
+    what_to_run(&request.start)?;
+    request.sidecars.iter().try_for_each(|sidecar| command("sidecars", sidecar))?;
+    environment(&request.env)
+}
+
+fn view(session: SessionView) -> JobResult {
+    JobResult::Session(Box::new(session))
+}
