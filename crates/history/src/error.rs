@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use cas_core::StoreError;
+use image_store::ImageError;
 use manifest::history::RevisionError;
 use manifest::{ManifestError, ReadError, SaveError};
 use thiserror::Error;
@@ -27,6 +28,25 @@ pub enum HistoryError {
     /// A commit or a snapshot in it.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// The images of a snapshot.
+    #[error(transparent)]
+    Images(#[from] ImageError),
+    /// A snapshot is not as we write them.
+    #[error("snapshot {commit} cannot be read: {detail}")]
+    BadSnapshot {
+        /// The snapshot.
+        commit: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The snapshot has no such part.
+    #[error("snapshot {commit} {what}")]
+    NotInSnapshot {
+        /// The snapshot.
+        commit: String,
+        /// "has no notebook"
+        what: &'static str,
+    },
     /// No thread, tag or commit is called this.
     #[error("no snapshot `{which}`")]
     NoSuchSnapshot {

@@ -107,7 +107,8 @@ impl UserStore {
     }
 }
 
-fn by_commit(names: Vec<(String, ObjectId)>) -> HashMap<ObjectId, Vec<String>> {
+/// Names by what they lead to.
+pub(crate) fn by_commit(names: Vec<(String, ObjectId)>) -> HashMap<ObjectId, Vec<String>> {
     let mut map: HashMap<ObjectId, Vec<String>> = HashMap::new();
     for (name, id) in names {
         map.entry(id).or_default().push(name);

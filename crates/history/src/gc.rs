@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use api::GcOutcome;
 use cas_core::gc::{Action, GcOptions};
 use cas_core::progress::Progress;
 use cas_core::{ObjectId, StoreError};
@@ -12,20 +13,12 @@ use manifest::stored::ManifestReferences;
 use crate::error::{HistoryError, Result};
 use crate::own_store::UserStore;
 
-/// What gc did.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct GcView {
-    /// Bytes that are free now.
-    pub freed_bytes: u64,
-    /// Commits that are gone.
-    pub commits: u64,
-    /// Objects that are gone.
-    pub objects: u64,
-}
+/// How many forgotten commits wait in the store before gc is worth its while.
+const WAITING: usize = 32;
 
 impl UserStore {
     /// Frees what nothing leads to. Writers and readers may be at work meanwhile.
-    pub fn gc(&self, progress: &dyn Progress) -> Result<GcView> {
+    pub fn gc(&self, progress: &dyn Progress) -> Result<GcOutcome> {
         let commits = self.count_commits()?;
         let report = self.store.gc(&ManifestReferences::default(), &GcOptions::default(), progress)?;
         let unread = report.plan.unreadable.len() + report.damaged.len();
@@ -38,11 +31,19 @@ impl UserStore {
         self.known.clear();
         self.drop_entries()?;
         let gone = report.plan.packs.iter().filter(|plan| plan.action != Action::Keep);
-        Ok(GcView {
+        Ok(GcOutcome {
             freed_bytes: report.plan.freed(),
             commits: commits.saturating_sub(self.count_commits()?),
             objects: gone.map(|plan| u64::from(plan.pack.objects).saturating_sub(plan.live_objects)).sum(),
         })
+    }
+
+    /// The same, if enough waits for it.
+    pub fn gc_if_worth_it(&self, progress: &dyn Progress) -> Result<()> {
+        if self.forgotten_and_there()? >= WAITING {
+            self.gc(progress)?;
+        }
+        Ok(())
     }
 
     /// How many forgotten commits gc has not come to yet.

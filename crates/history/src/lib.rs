@@ -12,6 +12,8 @@
 //! | `own_store` | the store is found, made and opened, with its key |
 //! | `commits` | a snapshot becomes a commit on a thread |
 //! | `lookup` | commits are found, loaded and listed |
+//! | `timeline`, `variables` | a commit as it is shown, and what went with it: its document, the names of variables |
+//! | `diff` | what lies between two of them |
 //! | `names` | threads and tags |
 //! | `forget`, `gc` | commits leave history, and what only they led to is freed |
 //! | `families` | which threads are connected with each other |
@@ -22,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod commits;
+mod diff;
 pub mod encryption;
 mod error;
 mod families;
@@ -36,13 +39,16 @@ mod seal;
 mod source;
 #[cfg(test)]
 mod testing;
+mod timeline;
+mod variables;
 
 pub use commits::{About, NewCommit};
 pub use error::{HistoryError, Result};
 pub use families::Families;
 pub use forget::Forgotten;
-pub use gc::GcView;
 pub use key::StoreKey;
 pub use known::Using;
 pub use own_store::{OwnStore, UserStore};
 pub use seal::Sealer;
+pub use timeline::NOTEBOOK_LIMIT;
+pub use variables::variables_section;

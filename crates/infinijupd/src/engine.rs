@@ -20,8 +20,8 @@ use serde_json::Value;
 use crate::error::causes;
 use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
 use crate::words::{
-    along, commit, commits, diff, environment, forgotten, gpu_wish, happening, micros, notes_change, policy,
-    session, session_policy, signal_number, start, timed, variable, words,
+    along, environment, gpu_wish, happening, micros, notes_change, policy, session, session_policy,
+    signal_number, start, timed, words,
 };
 
 /// How long processes have to end by themselves, unless the caller says otherwise.
@@ -132,11 +132,11 @@ impl Operations for Engine {
 
     fn history(&self, which: Option<&str>, family: bool, limit: Option<usize>) -> Outcome<Commits> {
         let request = lifecycle::HistoryRequest { session: which, family, limit };
-        Ok(commits(Self::history(self, request)?))
+        Ok(Self::history(self, request)?)
     }
 
     fn commit(&self, which: &str) -> Outcome<CommitView> {
-        Ok(commit(Self::commit(self, which)?))
+        Ok(Self::commit(self, which)?)
     }
 
     fn notebook(&self, which: &str) -> Outcome<Vec<u8>> {
@@ -144,12 +144,11 @@ impl Operations for Engine {
     }
 
     fn variables(&self, which: &str) -> Outcome<Vec<Variable>> {
-        Ok(Self::variables(self, which)?.into_iter().map(variable).collect())
+        Ok(Self::variables(self, which)?)
     }
 
     fn tag(&self, request: TagRequest) -> Outcome<CommitView> {
-        let TagRequest { name, commit: which, move_it } = request;
-        Ok(commit(Self::tag(self, &name, &which, move_it)?))
+        Ok(Self::tag(self, &request)?)
     }
 
     fn untag(&self, name: &str) -> Outcome<()> {
@@ -157,19 +156,15 @@ impl Operations for Engine {
     }
 
     fn forget(&self, request: ForgetRequest, progress: &dyn Progress) -> Outcome<ForgetOutcome> {
-        let forget = || self.forget_snapshots(&request.commits, request.force, &Steps(progress));
-        let done = self.with_reserve(forget)?;
-        Ok(forgotten(done))
+        Ok(self.with_reserve(|| self.forget_snapshots(&request, &Steps(progress)))?)
     }
 
     fn gc(&self, progress: &dyn Progress) -> Outcome<GcOutcome> {
-        let lifecycle::GcView { freed_bytes, commits, objects } =
-            self.with_reserve(|| Self::gc(self, &Steps(progress)))?;
-        Ok(GcOutcome { freed_bytes, commits, objects })
+        Ok(self.with_reserve(|| Self::gc(self, &Steps(progress)))?)
     }
 
     fn diff(&self, a: &str, b: &str) -> Outcome<Diff> {
-        Ok(diff(Self::diff(self, a, b)?))
+        Ok(Self::diff(self, a, b)?)
     }
 
     fn store(&self) -> Outcome<PathBuf> {

@@ -7,9 +7,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use api::Variable;
 use cas_core::WriteTransaction;
 use cas_core::progress::Silent;
-use manifest::snapshot::{NotebookSection, VariablesSection};
+use history::NOTEBOOK_LIMIT;
+use manifest::snapshot::NotebookSection;
 use manifest::{ByteText, CellNote, CommitReason, Extra, Section, TypedSection};
 use sandbox::bounded;
 
@@ -18,20 +20,15 @@ use crate::error::{LifecycleError, Result};
 use crate::introspect::Introspect;
 use crate::record::Record;
 use crate::request::{Along, Cell};
-use crate::view::Variable;
 
-/// The longest document.
-pub(crate) const NOTEBOOK_LIMIT: usize = 64 << 20;
 /// The longest label, in characters.
 const LABEL_LIMIT: usize = 200;
 /// The longest message, in bytes.
 const MESSAGE_LIMIT: usize = 64 << 10;
 /// What is shown of a cell, in characters.
 const SOURCE_LIMIT: usize = 2000;
-/// What is shown of a name, a type and a value, in characters.
+/// What is kept of a cell's id, in characters.
 const WORD_LIMIT: usize = 200;
-/// How many variables are kept.
-const VARIABLES_LIMIT: usize = 10_000;
 
 /// Reasons that a request may give. The others are the engine's own.
 const REASONS: [CommitReason; 7] = [
@@ -168,35 +165,6 @@ fn read_document(path: &Path) -> io::Result<Option<Vec<u8>>> {
     };
     let content = bounded::read_all(file, NOTEBOOK_LIMIT as u64)?;
     Ok(Some(content).filter(|content| !content.is_empty()))
-}
-
-/// The section with the names of variables.
-pub(crate) fn variables_section(variables: &[Variable], session: &WriteTransaction) -> Result<Section> {
-    let word = |text: &str| cut(text, WORD_LIMIT);
-    let mut kept: Vec<Variable> = variables
-        .iter()
-        .take(VARIABLES_LIMIT)
-        .map(|one| Variable {
-            name: word(&one.name),
-            kind: word(&one.kind),
-            size: one.size,
-            summary: word(&one.summary),
-        })
-        .collect();
-    kept.sort_by(|one, other| one.name.cmp(&other.name));
-    let bytes = serde_json::to_vec(&kept)
-        .map_err(|error| LifecycleError::Bug(format!("variables cannot be written: {error}")))?;
-    let list = session.put_blob(&mut bytes.as_slice(), &Silent)?.into();
-    let count = u32::try_from(kept.len()).unwrap_or(u32::MAX);
-    Ok(VariablesSection { list, count }.to_section()?)
-}
-
-/// The variables in a blob of such a section.
-pub(crate) fn parse_variables(commit: &str, bytes: &[u8]) -> Result<Vec<Variable>> {
-    serde_json::from_slice(bytes).map_err(|error| LifecycleError::BadSnapshot {
-        commit: commit.to_owned(),
-        detail: format!("its list of variables: {error}"),
-    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Snapshots are tagged, forgotten and freed.
+//! Snapshots are tagged, forgotten and freed; those that nobody asked for go by themselves, as a session's policy says.
 //!
 //! Which commits must stay is known here: the newest of every session and thread that has one, for that is what the session goes
 //! on from or comes back to; and what the journal names, for after a crash recovery goes there. What is being restored right
@@ -6,36 +6,30 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use api::{CommitView, ForgetOutcome, ForgetRequest, GcOutcome, KeptCommit, TagRequest};
 use cas_core::ObjectId;
-use history::{Forgotten, GcView, UserStore};
+use cas_core::progress::Silent;
+use history::{Forgotten, UserStore};
+use policy::retention::surplus;
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{LifecycleError, Result};
 use crate::events::EventKind;
 use crate::journal::Phase;
-use crate::record::Record;
+use crate::record::{Record, SessionId};
 use crate::steps::{StepProgress, Steps, Watch};
-use crate::view::CommitView;
-
-/// What became of snapshots that were to be forgotten.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct ForgetOutcome {
-    /// Those that are in no history any more.
-    pub forgotten: Vec<ObjectId>,
-    /// Those that had to stay, and why.
-    pub kept: Vec<(ObjectId, String)>,
-}
 
 impl Engine {
-    /// Gives a snapshot a name that stays. One that is in use is moved only if `move_it`.
-    pub fn tag(&self, name: &str, which: &str, move_it: bool) -> Result<CommitView> {
+    /// Gives a snapshot a name that stays. One that is in use is moved only if that is said.
+    pub fn tag(&self, request: &TagRequest) -> Result<CommitView> {
+        let TagRequest { name, commit, move_it } = request;
         let store = self.inner.store.open()?;
-        let id = store.resolve(which)?;
+        let id = store.resolve(commit)?;
         let before = store.tag(name)?;
-        store.set_tag(name, id, move_it)?;
+        store.set_tag(name, id, *move_it)?;
         let about: Vec<ObjectId> = before.into_iter().chain([id]).collect();
         self.tell_history(&store, &about);
-        self.commit(&id.to_string())
+        Ok(store.commit_view(id)?)
     }
 
     /// Takes such a name away.
@@ -48,27 +42,42 @@ impl Engine {
 
     /// Forgets snapshots. Those that have to stay are said; what cannot be found is an error, and nothing
     /// is forgotten then.
-    pub fn forget_snapshots(
-        &self,
-        which: &[String],
-        force: bool,
-        watch: &dyn Watch,
-    ) -> Result<ForgetOutcome> {
+    pub fn forget_snapshots(&self, request: &ForgetRequest, watch: &dyn Watch) -> Result<ForgetOutcome> {
         let store = self.inner.store.open()?;
-        let wanted = which.iter().map(|which| Ok(store.resolve(which)?)).collect::<Result<Vec<_>>>()?;
-        Steps::new(watch).run("forget", || self.forget_now(&store, &wanted, force))
+        let wanted =
+            request.commits.iter().map(|which| Ok(store.resolve(which)?)).collect::<Result<Vec<_>>>()?;
+        Steps::new(watch).run("forget", || self.forget_now(&store, &wanted, request.force))
     }
 
-    pub(crate) fn forget_now(
-        &self,
-        store: &UserStore,
-        wanted: &[ObjectId],
-        force: bool,
-    ) -> Result<ForgetOutcome> {
+    /// After something was done by a session's policy: [`Engine::retain`], and gc when enough waits for it.
+    pub fn tidy(&self, session: &SessionId) -> Result<ForgetOutcome> {
+        let outcome = self.retain(session)?;
+        if !outcome.forgotten.is_empty() {
+            self.inner.store.open()?.gc_if_worth_it(&Silent)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Forgets the automatic snapshots that the session's policy does not keep. What a gc frees afterwards is not freed here.
+    pub fn retain(&self, session: &SessionId) -> Result<ForgetOutcome> {
+        let record = self.records().get(session).cloned();
+        let record = record.ok_or_else(|| LifecycleError::NoSuchSession { which: session.to_string() })?;
+        let (Some(keep), Some(head)) = (record.notes.policy.keep, record.head_id()?) else {
+            return Ok(ForgetOutcome::default());
+        };
+        let store = self.inner.store.open()?;
+        let surplus = surplus(&store.automatic(&record.thread, head)?, keep);
+        if surplus.is_empty() {
+            return Ok(ForgetOutcome::default());
+        }
+        self.forget_now(&store, &surplus, false)
+    }
+
+    fn forget_now(&self, store: &UserStore, wanted: &[ObjectId], force: bool) -> Result<ForgetOutcome> {
         // Asked again for each: a snapshot that is taken meanwhile moves a head.
         let needed = |id: &ObjectId| self.needed_for(id);
         let sessions = self.sessions_about(store, wanted);
-        let Forgotten { forgotten, snapshots, kept } = store.forget(wanted, &needed, force)?;
+        let Forgotten { forgotten, snapshots, kept: kept_commits } = store.forget(wanted, &needed, force)?;
         for id in &forgotten {
             // One that stays behind seals nothing that is there.
             let _litter = self.inner.sealer.remove(&id.to_string());
@@ -82,11 +91,15 @@ impl Engine {
                 self.inner.events.tell(&record, EventKind::History);
             }
         }
-        Ok(ForgetOutcome { forgotten, kept })
+        let kept = |(commit, reason): (ObjectId, String)| KeptCommit { commit: commit.to_string(), reason };
+        Ok(ForgetOutcome {
+            forgotten: forgotten.iter().map(ToString::to_string).collect(),
+            kept: kept_commits.into_iter().map(kept).collect(),
+        })
     }
 
     /// Frees what no snapshot needs any more.
-    pub fn gc(&self, watch: &dyn Watch) -> Result<GcView> {
+    pub fn gc(&self, watch: &dyn Watch) -> Result<GcOutcome> {
         let store = self.inner.store.open()?;
         Steps::new(watch)
             .run("collect garbage", || Ok(store.gc(&StepProgress::new(watch, "collect garbage"))?))

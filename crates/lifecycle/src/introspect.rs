@@ -1,9 +1,9 @@
 //! What the engine keeps of kernels: who is listened to, and whoever can look inside.
 
+use api::Variable;
 use jupyter_bridge::watch;
 
 use crate::record::SessionId;
-use crate::view::Variable;
 
 /// Something that a session's kernel asks.
 pub type Asked = watch::Asked<SessionId>;

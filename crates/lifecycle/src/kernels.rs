@@ -12,6 +12,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use api::Variable;
 use jupyter_bridge::{ConnectionFile, Ports};
 use serde_json::{Value, json};
 
@@ -20,7 +21,6 @@ use crate::error::Result;
 use crate::events::EventKind;
 use crate::introspect::{Asked, Introspect};
 use crate::record::{KernelRecord, Record, SessionId, SessionState};
-use crate::view::Variable;
 
 impl Engine {
     /// A session has processes: its kernel is listened to from here on. Nothing changes if it is already, at the same place.
@@ -105,7 +105,14 @@ impl Introspect for Variables {
         let is_python = engine.records().get(session)?.kernel.as_ref().is_some_and(speaks_python);
         let kernel = engine.inner.kernels.kernel(session).filter(|_| is_python)?;
         // Busy, away, too slow: all the same here.
-        kernel.variables(LIMIT).ok()?
+        let variables = kernel.variables(LIMIT).ok()??;
+        let variable = |jupyter_bridge::client::Variable { name, kind, size, summary }| Variable {
+            name,
+            kind,
+            size,
+            summary,
+        };
+        Some(variables.into_iter().map(variable).collect())
     }
 }
 

@@ -28,7 +28,6 @@ mod budget;
 mod config;
 mod credentials;
 mod criu_here;
-mod diff;
 mod disk;
 mod due;
 mod dump;
@@ -63,7 +62,6 @@ mod request;
 mod reserve;
 mod restart;
 mod restore;
-mod retention;
 mod rollback;
 mod schedule;
 mod section;
@@ -82,16 +80,12 @@ mod watch;
 
 pub use cas_core::progress::{Progress, Task};
 pub use config::Config;
-pub use diff::{Diff, VariableChange};
 pub use doctor::{Finding, FindingState, works};
 pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use events::{EngineEvent, EventKind};
 pub use exec::ExecOutcome;
-pub use forget::ForgetOutcome;
 pub use gpu_plan::GpuConfig;
-pub use history::GcView;
-pub use image_store::{Change, FileChange, MemoryChange, ProcessChange};
 pub use introspect::{Asked, Introspect};
 pub use jupyter_bridge::InterruptMode;
 pub use jupyter_bridge::client::Doing;
@@ -111,7 +105,7 @@ pub use schedule::Errand;
 pub use steps::{NoWatch, StepState, Timing, Watch};
 pub use timeline::HistoryRequest;
 pub use view::{
-    BranchOutcome, CommitView, Figures, HistoryView, KernelView, NotCapturedView, OneShot, Origin,
-    RollbackOutcome, SessionView, SnapshotOutcome, SuspendOutcome, ThreadView, Variable,
+    BranchOutcome, KernelView, NotCapturedView, OneShot, Origin, RollbackOutcome, SessionView,
+    SnapshotOutcome, SuspendOutcome,
 };
 pub use workspace::FilePolicy;

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
+use api::Variable;
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
-use history::{About, NewCommit, UserStore};
+use history::{About, NewCommit, UserStore, variables_section};
 use image_store::ingest_images;
 use manifest::snapshot::{HostSection, NotCaptured};
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
@@ -26,7 +27,7 @@ use crate::request::{Along, Cell, SnapshotRequest};
 use crate::section::SessionSection;
 use crate::start::check_policy;
 use crate::steps::{StepProgress, Steps, Watch};
-use crate::view::{NotCapturedView, SnapshotOutcome, Variable};
+use crate::view::{NotCapturedView, SnapshotOutcome};
 
 /// How long a quiesce command may take.
 const QUIESCE_SECONDS: &str = "60";
@@ -233,7 +234,7 @@ impl Engine {
         let mut warnings = Vec::new();
         sections.extend(along::notebook_section(record, why.along, &session, &mut warnings)?);
         if let Some(variables) = &why.variables {
-            sections.push(along::variables_section(variables, &session)?);
+            sections.push(variables_section(variables, &session)?);
         }
         let vram_bytes = gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes);
         // As it was when the operation began: one that came later is for the next snapshot.

@@ -7,13 +7,11 @@ use std::time::Duration;
 use cas_core::ObjectId;
 use jiff::Timestamp;
 use jupyter_bridge::InterruptMode;
-pub use jupyter_bridge::client::Variable;
 use jupyter_bridge::watch::Activity;
 use policy::SessionPolicy;
 use workspace::FilePolicy;
 
 use crate::record::{Network, Record, SessionId, SessionState};
-use crate::request::Cell;
 use crate::steps::Timing;
 
 /// A session, as it is seen from outside.
@@ -213,78 +211,6 @@ pub struct SuspendOutcome {
     pub freed_vram_bytes: u64,
     /// How long each step took.
     pub steps: Vec<Timing>,
-}
-
-/// One point of a history.
-#[derive(Clone, Debug)]
-pub struct CommitView {
-    /// Its id.
-    pub id: ObjectId,
-    /// What it came from: the nearest ancestors that were not forgotten.
-    pub parents: Vec<ObjectId>,
-    /// The thread that it was made on.
-    pub thread: String,
-    /// When it was made.
-    pub time: Timestamp,
-    /// What its author says.
-    pub message: String,
-    /// What made it happen.
-    pub reason: String,
-    /// Whether nobody asked for it.
-    pub automatic: bool,
-    /// What the notebook called this moment.
-    pub label: Option<String>,
-    /// Tags that point at it.
-    pub tags: Vec<String>,
-    /// How many bytes it stands for.
-    pub bytes: u64,
-    /// What it holds and what it cost, as far as that was written down.
-    pub figures: Figures,
-    /// The cell that ran last, or was about to run.
-    pub cell: Option<Cell>,
-    /// Whether the document is in it.
-    pub has_notebook: bool,
-    /// Whether the names of variables are in it.
-    pub has_variables: bool,
-    /// The session that it was taken of.
-    pub session: Option<String>,
-    /// The snapshot that the session went back to, if that is what it says and that one is still there.
-    pub back_to: Option<ObjectId>,
-}
-
-/// What a snapshot holds and what it cost.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Figures {
-    /// Bytes that no earlier snapshot had.
-    pub new_bytes: Option<u64>,
-    /// Bytes of memory, those of GPUs among them.
-    pub memory_bytes: Option<u64>,
-    /// Bytes of GPU memory.
-    pub vram_bytes: Option<u64>,
-    /// Microseconds that the processes stood still.
-    pub frozen_us: Option<u64>,
-    /// Microseconds that work on the GPU stood still.
-    pub gpu_paused_us: Option<u64>,
-}
-
-/// A thread of a history.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ThreadView {
-    /// Its name.
-    pub name: String,
-    /// Its newest snapshot.
-    pub head: ObjectId,
-    /// The session that goes on with it, if there is one.
-    pub session: Option<SessionId>,
-}
-
-/// A history, newest first.
-#[derive(Clone, Default, Debug)]
-pub struct HistoryView {
-    /// A commit never comes before one that was made from it.
-    pub commits: Vec<CommitView>,
-    /// The threads that they are on, where those were asked for.
-    pub threads: Vec<ThreadView>,
 }
 
 /// A checkpoint or restore without supervision.

@@ -23,6 +23,8 @@ pub const GROUND: &str = "base";
 pub const LAYERS: &[(&str, &[&str])] = &[
     ("workspace-checks", &[]),
     (GROUND, &[]),
+    // The words of the wire, which those use that answer in them.
+    ("api", &[]),
     // The store and what lies in it.
     ("cas-core", &[]),
     ("manifest", &["cas-core"]),
@@ -49,14 +51,15 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("preflight", &["sandbox", "staging"]),
     // Who is taken off GPUs and who gets which, decided before anything is touched.
     ("gpu-plan", &["gpu-detect", "checkpoint-cuda", "sandbox", "preflight", "manifest"]),
-    // What is done with commits, in the name of a session's user.
-    ("history", &["sandbox", "manifest", "cas-core"]),
+    // What is done with commits, in the name of a session's user, and how they are shown.
+    ("history", &["api", "sandbox", "image-store", "manifest", "cas-core"]),
     // Rules for what happens by itself, which depends on what a kernel does.
     ("policy", &["jupyter-bridge"]),
     // The pipelines wire the engines to the store.
     (
         "lifecycle",
         &[
+            "api",
             "gpu-detect",
             "checkpoint-cuda",
             "checkpoint-criu",
@@ -75,8 +78,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "cas-core",
         ],
     ),
-    // The wire, and the two programs at its ends.
-    ("api", &[]),
+    // The two programs at the ends of the wire.
     ("infinijupd", &["lifecycle", "api", "remote"]),
     ("cli", &["api", "gpu-detect", "jupyter-bridge", "manifest", "cas-core"]),
 ];

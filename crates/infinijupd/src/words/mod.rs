@@ -10,5 +10,5 @@ mod sessions;
 pub(crate) use asked::{
     environment, gpu_wish, notes_change, policy, session_policy, signal_number, start, words,
 };
-pub(crate) use history::{along, commit, commits, diff, forgotten, variable};
+pub(crate) use history::along;
 pub(crate) use sessions::{happening, micros, session, timed};
