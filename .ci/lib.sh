@@ -245,14 +245,14 @@ LIVE_TESTS="($LIVE_TESTS) and not ($GPU_TESTS)"
 export LIVE_TESTS
 
 # Tests of the programs from outside, by pytest in DIRECTORY. A test that hangs is ended by its own time limit; the one here is for a
-# harness that hangs.
+# harness that hangs. The slowest are named: they are where the gate's time goes.
 outside_tests() { # NAME SECONDS DIRECTORY PYTHON LEAST PYTEST-ARGUMENT…
     local name=$1 seconds=$2 directory=$3 python=$4 least=$5 programs
     programs=$(realpath "$PROGRAMS")
     shift 5
     check_tests "$name" "$seconds" count_pytest "$least" env -C "$directory" INFINIJUP_TESTS_REQUIRED=1 \
         INFINIJUP_PROGRAMS="$programs" INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu PYTHONDONTWRITEBYTECODE=1 \
-        "$python" -m pytest "$@"
+        "$python" -m pytest --durations=12 --durations-min=15 "$@"
 }
 
 # The whole product, with no browser.
