@@ -1,5 +1,7 @@
 //! What can be done with a session: the requests and their outcomes.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -98,6 +100,13 @@ pub struct RollbackRequest {
     /// The document as it is in the editor, for the automatic snapshot of what is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notebook: Option<String>,
+}
+
+impl RollbackRequest {
+    /// To there, with its files, unless somebody else changed some.
+    pub fn to(to: impl Into<String>) -> Self {
+        Self { to: to.into(), force: false, files: true, note: None, notebook: None }
+    }
 }
 
 fn yes() -> bool {
@@ -214,6 +223,17 @@ pub struct StopRequest {
     pub grace_ms: Option<u64>,
 }
 
+impl StopRequest {
+    /// How long the processes have.
+    pub fn grace(&self) -> Duration {
+        grace(self.grace_ms)
+    }
+}
+
+fn grace(milliseconds: Option<u64>) -> Duration {
+    milliseconds.map_or(Duration::from_secs(10), Duration::from_millis)
+}
+
 /// `POST /v1/sessions/{id}/restart`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -232,6 +252,13 @@ pub struct RestartRequest {
     /// Take an automatic snapshot of the old processes first.
     #[serde(default)]
     pub snapshot: bool,
+}
+
+impl RestartRequest {
+    /// How long the old processes have.
+    pub fn grace(&self) -> Duration {
+        grace(self.grace_ms)
+    }
 }
 
 /// Signals that have a name here.
@@ -260,6 +287,21 @@ pub enum Signal {
     Name(SignalName),
     /// By number.
     Number(i32),
+}
+
+impl Signal {
+    /// Its number on Linux.
+    pub const fn number(self) -> i32 {
+        match self {
+            Self::Name(SignalName::Hup) => 1,
+            Self::Name(SignalName::Int) => 2,
+            Self::Name(SignalName::Kill) => 9,
+            Self::Name(SignalName::Usr1) => 10,
+            Self::Name(SignalName::Usr2) => 12,
+            Self::Name(SignalName::Term) => 15,
+            Self::Number(number) => number,
+        }
+    }
 }
 
 /// `POST /v1/sessions/{id}/signal`.

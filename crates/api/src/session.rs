@@ -160,6 +160,29 @@ pub struct StartRequest {
     pub policy: Option<SessionPolicy>,
 }
 
+impl StartRequest {
+    /// A command in a directory, with what is so when nothing is said.
+    pub fn command<T: Into<Text>>(argv: impl IntoIterator<Item = T>, cwd: impl Into<Text>) -> Self {
+        Self {
+            name: None,
+            start: Start::Command { argv: argv.into_iter().map(Into::into).collect() },
+            cwd: cwd.into(),
+            env: Vec::new(),
+            network: Network::default(),
+            outside: false,
+            workspace: None,
+            files: FilePolicy::default(),
+            memory_limit: None,
+            pids_limit: None,
+            sidecars: Vec::new(),
+            gpus: GpuWish::default(),
+            labels: BTreeMap::new(),
+            notebook: None,
+            policy: None,
+        }
+    }
+}
+
 /// What a session is doing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,6 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
@@ -19,13 +18,7 @@ use serde_json::Value;
 
 use crate::error::causes;
 use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
-use crate::words::{
-    along, environment, gpu_wish, happening, micros, notes_change, policy, session, session_policy,
-    signal_number, start, timed, words,
-};
-
-/// How long processes have to end by themselves, unless the caller says otherwise.
-const GRACE: Duration = Duration::from_secs(10);
+use crate::words::{along, gpu_wish, happening, micros, policy, timed, words};
 
 impl From<LifecycleError> for Failure {
     fn from(error: LifecycleError) -> Self {
@@ -119,11 +112,11 @@ impl Operations for Engine {
     }
 
     fn sessions(&self) -> Outcome<Vec<SessionView>> {
-        Ok(Self::sessions(self).into_iter().map(session).collect())
+        Ok(Self::sessions(self))
     }
 
     fn session(&self, which: &str) -> Outcome<SessionView> {
-        Ok(session(Self::session(self, which)?))
+        Ok(Self::session(self, which)?)
     }
 
     fn log(&self, which: &str) -> Outcome<PathBuf> {
@@ -172,27 +165,7 @@ impl Operations for Engine {
     }
 
     fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
-        let request = lifecycle::StartRequest {
-            name: request.name,
-            start: start(request.start),
-            cwd: request.cwd.into(),
-            env: environment(request.env),
-            network: match request.network {
-                api::Network::Private => lifecycle::Network::Private,
-                api::Network::Host => lifecycle::Network::Host,
-            },
-            outside: request.outside,
-            workspace: request.workspace.map(Into::into),
-            files: policy(request.files),
-            memory_limit: request.memory_limit,
-            pids_limit: request.pids_limit,
-            sidecars: request.sidecars.into_iter().map(words).collect(),
-            gpus: gpu_wish(request.gpus),
-            labels: request.labels,
-            notebook: request.notebook.map(Into::into),
-            policy: request.policy.map(session_policy).unwrap_or_default(),
-        };
-        Ok(session(Self::start(able(self)?, request, &Steps(progress))?))
+        Ok(Self::start(able(self)?, request, &Steps(progress))?)
     }
 
     fn snapshot(
@@ -236,8 +209,6 @@ impl Operations for Engine {
         request: RollbackRequest,
         progress: &dyn Progress,
     ) -> Outcome<RollbackOutcome> {
-        let RollbackRequest { to, force, files, note, notebook } = request;
-        let request = lifecycle::RollbackRequest { to, force, files, note, notebook };
         let done = Self::rollback(able(self)?, which, &request, &Steps(progress))?;
         tidy_after(self, which);
         Ok(RollbackOutcome {
@@ -264,7 +235,7 @@ impl Operations for Engine {
         let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1), gpus, notebook };
         let made = Self::branch(able(self)?, which, &request, &Steps(progress))?;
         let branch = |one: lifecycle::BranchOutcome| BranchOutcome {
-            session: session(one.session),
+            session: one.session,
             commit: one.commit.to_string(),
             shared: one.shared.into_iter().map(Text::from).collect(),
             warnings: one.warnings,
@@ -296,63 +267,45 @@ impl Operations for Engine {
 
     fn resume(&self, which: &str, request: ResumeRequest, progress: &dyn Progress) -> Outcome<SessionView> {
         let request = lifecycle::ResumeRequest { force: request.force, gpus: request.gpus.map(gpu_wish) };
-        Ok(session(Self::resume(able(self)?, which, &request, &Steps(progress))?))
+        Ok(Self::resume(able(self)?, which, &request, &Steps(progress))?)
     }
 
     fn stop(&self, which: &str, request: StopRequest, _: &dyn Progress) -> Outcome<SessionView> {
-        let grace = request.grace_ms.map_or(GRACE, Duration::from_millis);
-        let request = lifecycle::StopRequest { grace };
-        Ok(session(self.with_reserve(|| Self::stop(self, which, request))?))
+        Ok(self.with_reserve(|| Self::stop(self, which, request))?)
     }
 
     fn restart(&self, which: &str, request: RestartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
-        let request = lifecycle::RestartRequest {
-            start: start(request.start),
-            env: environment(request.env),
-            cwd: request.cwd.map(Into::into),
-            grace: request.grace_ms.map_or(GRACE, Duration::from_millis),
-            snapshot: request.snapshot,
-        };
-        Ok(session(Self::restart(able(self)?, which, &request, &Steps(progress))?))
+        Ok(Self::restart(able(self)?, which, &request, &Steps(progress))?)
     }
 
     fn signal(&self, which: &str, request: SignalRequest) -> Outcome<()> {
-        Ok(Self::signal(self, which, signal_number(request.signal), request.group)?)
+        Ok(Self::signal(self, which, request)?)
     }
 
     fn change(&self, which: &str, patch: SessionPatch) -> Outcome<SessionView> {
-        Ok(session(Self::change(self, which, notes_change(patch))?))
+        Ok(Self::change(self, which, patch)?)
     }
 
     fn remove(&self, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
         let was = Self::session(self, which)?;
         self.with_reserve(|| Self::remove(self, which))?;
-        Ok(session(was))
+        Ok(was)
     }
 
     fn exec(&self, which: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {
-        let (argv, env) = (words(request.argv), environment(request.env));
-        let done = Self::exec(self, which, &argv, &env)?;
-        Ok(ExecOutcome { status: done.status, stdout: done.stdout.into(), stderr: done.stderr.into() })
+        Ok(Self::exec(self, which, &request)?)
     }
 
     fn attach(&self, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
-        Ok(session(Self::attach(able(self)?, request.pid, request.name.as_deref())?))
+        Ok(Self::attach(able(self)?, &request)?)
     }
 
     fn checkpoint(&self, request: CheckpointRequest, _: &dyn Progress) -> Outcome<CheckpointOutcome> {
-        let directory = request.directory.as_path();
-        let done = Self::checkpoint(able(self)?, request.pid, directory, request.leave_running)?;
-        Ok(CheckpointOutcome {
-            bytes: size_of_files(&done.directory),
-            directory: done.directory.into(),
-            frozen_us: micros(done.frozen),
-        })
+        Ok(Self::checkpoint(able(self)?, &request)?)
     }
 
     fn restore(&self, request: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
-        let done = able(self)?.restore_directory(request.directory.as_path())?;
-        Ok(RestoredOutcome { pid: done.pid })
+        Ok(able(self)?.restore_directory(&request)?)
     }
 
     fn asked(&self) -> Option<Receiver<Asked>> {
@@ -396,10 +349,4 @@ impl Operations for Engine {
         });
         Some(receiver)
     }
-}
-
-/// What lies directly in a directory, in bytes; what cannot be looked at counts as nothing.
-fn size_of_files(directory: &std::path::Path) -> u64 {
-    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    files.filter_map(|file| file.metadata().ok()).filter(|file| file.is_file()).map(|file| file.len()).sum()
 }

@@ -7,8 +7,8 @@
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::time::Duration;
 
+use api::{AttachRequest, CheckpointOutcome, CheckpointRequest, RestoreRequest, RestoredOutcome};
 use checkpoint_criu::{Leave, NoHooks};
 use jiff::Timestamp;
 use manifest::snapshot::GpuSection;
@@ -31,14 +31,15 @@ use crate::record::{Network, Record, SessionId, SessionState, write_json};
 use crate::request::GpuWish;
 use crate::steps::{NoWatch, Steps};
 use crate::stop::remove_directory;
-use crate::view::{OneShot, SessionView};
+use crate::view::SessionView;
 
 /// Beside CRIU's images: what the driver has to bring back after them.
 const GPU_FILE: &str = "infinijup-gpu.json";
 
 impl Engine {
     /// Looks after a process tree that runs already, as a session.
-    pub fn attach(&self, pid: i32, name: Option<&str>) -> Result<SessionView> {
+    pub fn attach(&self, request: &AttachRequest) -> Result<SessionView> {
+        let pid = request.pid;
         let (init, owner) = attachable(&self.inner.user, pid)?;
         self.checkpointer().can_serve_host()?;
         let taken = self.records().values().any(|record| record.init == Some(init));
@@ -46,7 +47,7 @@ impl Engine {
             return Err(LifecycleError::BadRequest { detail: format!("process {pid} is a session already") });
         }
         let id = SessionId::random()?;
-        let name = self.free_name(name, &id)?;
+        let name = self.free_name(request.name.as_deref(), &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
         let cwd = fs::read_link(format!("/proc/{pid}/cwd"))
             .map_err(io_error("read", format!("/proc/{pid}/cwd")))?;
@@ -90,7 +91,9 @@ impl Engine {
     }
 
     /// Dumps a tree into a directory, once. For root only: plain images are whatever someone makes of them.
-    pub fn checkpoint(&self, pid: i32, directory: &Path, leave_running: bool) -> Result<OneShot> {
+    pub fn checkpoint(&self, request: &CheckpointRequest) -> Result<CheckpointOutcome> {
+        let CheckpointRequest { pid, directory, leave_running } = request;
+        let (pid, directory, leave_running) = (*pid, directory.as_path(), *leave_running);
         only_root(&self.inner.user, "checkpoint a process into a directory")?;
         let (init, owner) = attachable(&self.inner.user, pid)?;
         self.checkpointer().can_serve_host()?;
@@ -109,11 +112,7 @@ impl Engine {
         let mut steps = Steps::new(&NoWatch);
         let Some(plan) = plan else {
             let stats = dump().map_err(litter)?;
-            return Ok(OneShot {
-                pid,
-                directory: directory.to_owned(),
-                frozen: Duration::from_micros(stats.frozen_us.into()),
-            });
+            return Ok(written(directory, stats.frozen_us.into()));
         };
         // No session, so nobody else may know what was done to the GPU: the journal does, under a name of its own.
         let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
@@ -141,15 +140,12 @@ impl Engine {
             }
         };
         entry.done()?;
-        Ok(OneShot {
-            pid,
-            directory: directory.to_owned(),
-            frozen: Duration::from_micros(stats.frozen_us.into()),
-        })
+        Ok(written(directory, stats.frozen_us.into()))
     }
 
     /// Restores what [`Engine::checkpoint`] wrote, with the same process ids. For root only.
-    pub fn restore_directory(&self, directory: &Path) -> Result<OneShot> {
+    pub fn restore_directory(&self, request: &RestoreRequest) -> Result<RestoredOutcome> {
+        let directory = request.directory.as_path();
         only_root(&self.inner.user, "restore a directory of images")?;
         self.checkpointer().can_serve_host()?;
         let tree = Tree { kind: HabitatKind::HostTree, holder: None, owner: &self.inner.user };
@@ -177,7 +173,7 @@ impl Engine {
             self.put_onto_gpus(init, &Placed::in_place(section), &entry, &mut Steps::new(&NoWatch))?;
             entry.done()?;
         }
-        Ok(OneShot { pid, directory: directory.to_owned(), frozen: Duration::ZERO })
+        Ok(RestoredOutcome { pid })
     }
 }
 
@@ -202,6 +198,14 @@ impl Engine {
         let plan = seen.map(|seen| gpus.plan(seen)).transpose()?;
         Ok(plan.filter(|plan| !plan.processes.is_empty()))
     }
+}
+
+/// A tree was written to a directory.
+fn written(directory: &Path, frozen_us: u64) -> CheckpointOutcome {
+    // What cannot be looked at counts as nothing.
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let files = files.filter_map(|file| file.metadata().ok()).filter(fs::Metadata::is_file);
+    CheckpointOutcome { directory: directory.into(), frozen_us, bytes: files.map(|file| file.len()).sum() }
 }
 
 /// A process that this user may adopt, and its owner.

@@ -25,8 +25,9 @@ use crate::ports::{Checkpointer, Ports};
 use crate::record::{Record, SessionId, SessionState};
 use crate::reserve::Reserve;
 use crate::schedule::Schedule;
-use crate::view::SessionView;
+use crate::view::{SessionView, session_view};
 use crate::watch::Watcher;
+use crate::words::activity;
 
 /// Everything that can be done to sessions. Cheap to clone; all clones are one engine.
 #[derive(Clone)]
@@ -83,12 +84,9 @@ impl Writers {
 impl Engine {
     /// All sessions, oldest first.
     pub fn sessions(&self) -> Vec<SessionView> {
-        let mut found: Vec<_> = self.records().values().map(SessionView::of).collect();
+        let mut found: Vec<Record> = self.records().values().cloned().collect();
         found.sort_by(|one, other| one.created.cmp(&other.created).then_with(|| one.id.cmp(&other.id)));
-        for view in &mut found {
-            self.measure(view);
-        }
-        found
+        found.iter().map(|record| self.measured(record)).collect()
     }
 
     /// A session as an operation leaves it, with what was noted about it meanwhile.
@@ -97,23 +95,24 @@ impl Engine {
         if let Some(known) = self.records().get(&record.id) {
             record.take_notes(known);
         }
-        SessionView::of(&record)
+        session_view(&record)
     }
 
     /// One session, by id, name or an unambiguous beginning of the id.
     pub fn session(&self, which: &str) -> Result<SessionView> {
-        let mut view = SessionView::of(&self.find(which)?);
-        self.measure(&mut view);
-        Ok(view)
+        Ok(self.measured(&self.find(which)?))
     }
 
-    /// What is being done to the session, and what its processes use now.
-    fn measure(&self, view: &mut SessionView) {
-        view.operation = self.inner.locks.doing(&view.id).and_then(Doing::kind);
-        view.activity = self.inner.kernels.activity(&view.id);
-        view.memory_bytes = view.pid.and_then(memory_of);
-        if !view.gpus.is_empty() || view.attached {
-            view.vram_bytes = view.pid.and_then(|init| self.vram_of(init));
+    /// A session with what is being done to it, and what its processes use now.
+    fn measured(&self, record: &Record) -> SessionView {
+        let init = record.init.map(|init| init.pid);
+        let may_use_gpus = !record.gpus.is_empty() || record.habitat.is_host();
+        SessionView {
+            operation: self.inner.locks.doing(&record.id).and_then(Doing::kind).map(str::to_owned),
+            activity: self.inner.kernels.activity(&record.id).map(activity),
+            memory_bytes: init.and_then(memory_of),
+            vram_bytes: init.filter(|_| may_use_gpus).and_then(|init| self.vram_of(init)),
+            ..session_view(record)
         }
     }
 

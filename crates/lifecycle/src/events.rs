@@ -3,8 +3,8 @@
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use api::Activity;
 use jiff::Timestamp;
-use jupyter_bridge::watch::Activity;
 
 use crate::record::{Record, SessionId, SessionState};
 

@@ -1,37 +1,24 @@
 //! A command inside a running session, beside its own.
 
-use std::ffi::OsString;
+use api::{ExecOutcome, ExecRequest};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-
-/// How a command inside ended.
-#[derive(Clone, Debug)]
-pub struct ExecOutcome {
-    /// Its exit status, or 128 + the signal that ended it.
-    pub status: i32,
-    /// What it wrote.
-    pub stdout: Vec<u8>,
-    /// What it complained about.
-    pub stderr: Vec<u8>,
-}
+use crate::words;
 
 impl Engine {
     /// Runs a command in the namespaces of a session as its owner. It is not part of the session: a snapshot that is taken
     /// meanwhile does not contain it.
-    pub fn exec(
-        &self,
-        which: &str,
-        command: &[OsString],
-        env: &[(OsString, OsString)],
-    ) -> Result<ExecOutcome> {
+    pub fn exec(&self, which: &str, request: &ExecRequest) -> Result<ExecOutcome> {
         let record = self.find(which)?;
         record.living_init("run a command")?;
-        if command.is_empty() {
+        if request.argv.is_empty() {
             return Err(LifecycleError::BadRequest { detail: "there is no command to run".to_owned() });
         }
-        let output = self.habitat(&record).exec(&record, command, env, "run a command")?;
-        Ok(ExecOutcome { status: exit_code(&output.status), stdout: output.stdout, stderr: output.stderr })
+        let (command, env) = (words::argv(&request.argv), words::environment(&request.env));
+        let output = self.habitat(&record).exec(&record, &command, &env, "run a command")?;
+        let (stdout, stderr) = (output.stdout.into(), output.stderr.into());
+        Ok(ExecOutcome { status: exit_code(&output.status), stdout, stderr })
     }
 }
 

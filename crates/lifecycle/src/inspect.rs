@@ -1,19 +1,16 @@
 //! Looking without touching: what this machine can do, and where things are.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::{EnvVar, FilePolicy, GpuWish, RollbackRequest, StartRequest, StopRequest};
 use doctor::gpu::Seen;
 use doctor::{Finding, Machine};
-use policy::SessionPolicy;
 use preflight::free_bytes;
-use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::record::Network;
-use crate::request::{RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest};
+use crate::request::SnapshotRequest;
 use crate::steps::NoWatch;
 
 /// How long NVML may take to say what there is.
@@ -55,22 +52,12 @@ impl Engine {
     /// Starts a small session, suspends it, resumes it and removes it, through the same pipelines as any other.
     fn trial(&self) -> Result<String> {
         let request = StartRequest {
-            name: None,
-            start: Start::Command(["sleep", "1000"].map(Into::into).into()),
-            cwd: "/".into(),
-            env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
-            network: Network::Private,
-            outside: false,
-            workspace: Some(self.inner.place.sessions()),
-            files: FilePolicy::None,
-            memory_limit: None,
-            pids_limit: None,
-            sidecars: Vec::new(),
             // Whether snapshots work is asked here; what the GPUs do has items of its own.
-            gpus: crate::request::GpuWish::None,
-            labels: BTreeMap::new(),
-            notebook: None,
-            policy: SessionPolicy::default(),
+            gpus: GpuWish::None,
+            files: FilePolicy::None,
+            workspace: Some(self.inner.place.sessions().into()),
+            env: vec![EnvVar { name: "PATH".into(), value: "/usr/local/bin:/usr/bin:/bin".into() }],
+            ..StartRequest::command(["sleep", "1000"], "/")
         };
         let session = self.start(request, &NoWatch)?;
         let id = session.id.as_str();
@@ -83,7 +70,7 @@ impl Engine {
             self.rollback(id, &rolled, &NoWatch)?;
             Ok(format!("a process was dumped in {} ms and restored", snapshot.frozen.as_millis()))
         });
-        let stopped = self.stop(id, StopRequest { grace: Duration::from_secs(1) });
+        let stopped = self.stop(id, StopRequest { grace_ms: Some(1000) });
         self.remove(id)?;
         self.inner.store.open()?.delete_thread(&session.thread)?;
         stopped?;

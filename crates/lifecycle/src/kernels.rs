@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::events::EventKind;
 use crate::introspect::{Asked, Introspect};
 use crate::record::{KernelRecord, Record, SessionId, SessionState};
+use crate::words;
 
 impl Engine {
     /// A session has processes: its kernel is listened to from here on. Nothing changes if it is already, at the same place.
@@ -70,7 +71,7 @@ impl Engine {
     fn tell_activity(&self, id: &SessionId) {
         let Some(record) = self.records().get(id).cloned() else { return };
         if let Some(activity) = self.inner.kernels.activity(id) {
-            self.inner.events.tell(&record, EventKind::Activity(activity));
+            self.inner.events.tell(&record, EventKind::Activity(words::activity(activity)));
         }
     }
 
@@ -106,13 +107,7 @@ impl Introspect for Variables {
         let kernel = engine.inner.kernels.kernel(session).filter(|_| is_python)?;
         // Busy, away, too slow: all the same here.
         let variables = kernel.variables(LIMIT).ok()??;
-        let variable = |jupyter_bridge::client::Variable { name, kind, size, summary }| Variable {
-            name,
-            kind,
-            size,
-            summary,
-        };
-        Some(variables.into_iter().map(variable).collect())
+        Some(variables.into_iter().map(words::variable).collect())
     }
 }
 

@@ -77,6 +77,7 @@ mod timeline;
 mod trial;
 mod view;
 mod watch;
+mod words;
 
 pub use cas_core::progress::{Progress, Task};
 pub use config::Config;
@@ -84,28 +85,16 @@ pub use doctor::{Finding, FindingState, works};
 pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use events::{EngineEvent, EventKind};
-pub use exec::ExecOutcome;
 pub use gpu_plan::GpuConfig;
 pub use introspect::{Asked, Introspect};
-pub use jupyter_bridge::InterruptMode;
-pub use jupyter_bridge::client::Doing;
-pub use jupyter_bridge::watch::Activity;
-pub use notes::NotesChange;
 pub use policy::plan::{Did, Due};
-pub use policy::{Keep, SessionPolicy};
 pub use preflight::Problem;
-pub use record::{Network, SessionId, SessionState};
+pub use record::SessionId;
 pub use recover::Recovery;
-pub use request::{
-    Along, BranchRequest, Cell, GpuWish, KernelStart, RestartRequest, ResumeRequest, RollbackRequest,
-    SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
-};
+pub use request::{Along, BranchRequest, Cell, GpuWish, ResumeRequest, SnapshotRequest, SuspendRequest};
 pub use sandbox::bounded;
 pub use schedule::Errand;
 pub use steps::{NoWatch, StepState, Timing, Watch};
 pub use timeline::HistoryRequest;
-pub use view::{
-    BranchOutcome, KernelView, NotCapturedView, OneShot, Origin, RollbackOutcome, SessionView,
-    SnapshotOutcome, SuspendOutcome,
-};
+pub use view::{BranchOutcome, NotCapturedView, RollbackOutcome, SnapshotOutcome, SuspendOutcome};
 pub use workspace::FilePolicy;

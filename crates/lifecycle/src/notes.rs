@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use api::SessionPatch;
 use policy::SessionPolicy;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LifecycleError, Result};
+use crate::words::session_policy;
 
 /// The most labels that one session has.
 const LABELS: usize = 32;
@@ -51,6 +53,26 @@ impl Notes {
         Self { policy: self.policy.clone(), ..Self::default() }
     }
 
+    /// Notes what a patch says, and leaves the rest as it is.
+    pub(crate) fn change(&mut self, patch: SessionPatch) {
+        for (key, value) in patch.labels.unwrap_or_default() {
+            match value {
+                Some(value) => self.labels.insert(key, value),
+                None => self.labels.remove(&key),
+            };
+        }
+        if let Some(notebook) = patch.notebook {
+            self.notebook = notebook.map(Into::into);
+        }
+        if let Some(policy) = patch.policy {
+            // None at all is as good as one with everything off.
+            self.policy = policy.map(session_policy).unwrap_or_default();
+        }
+        if let Some(mark) = patch.mark {
+            self.mark = mark;
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let wrong = |detail: String| Err(LifecycleError::BadRequest { detail });
         if self.labels.len() > LABELS {
@@ -82,41 +104,6 @@ impl Notes {
     }
 }
 
-/// What is to be noted otherwise. `None` leaves a thing as it is.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct NotesChange {
-    /// Another name.
-    pub name: Option<String>,
-    /// Labels to set, or to take away.
-    pub labels: BTreeMap<String, Option<String>>,
-    /// The document, or none.
-    pub notebook: Option<Option<PathBuf>>,
-    /// The policy.
-    pub policy: Option<SessionPolicy>,
-    /// The label of the next snapshot, or none.
-    pub mark: Option<Option<String>>,
-}
-
-impl NotesChange {
-    pub(crate) fn apply(self, notes: &mut Notes) {
-        for (key, value) in self.labels {
-            match value {
-                Some(value) => notes.labels.insert(key, value),
-                None => notes.labels.remove(&key),
-            };
-        }
-        if let Some(notebook) = self.notebook {
-            notes.notebook = notebook;
-        }
-        if let Some(policy) = self.policy {
-            notes.policy = policy;
-        }
-        if let Some(mark) = self.mark {
-            notes.mark = mark;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,10 +130,10 @@ mod tests {
         let mut notes = with("a", "1").unwrap();
         notes.mark = Some("m".to_owned());
         let labels = BTreeMap::from([("a".to_owned(), None), ("b".to_owned(), Some("2".to_owned()))]);
-        NotesChange { labels, ..NotesChange::default() }.apply(&mut notes);
+        notes.change(SessionPatch { labels: Some(labels), ..SessionPatch::default() });
         assert_eq!(notes.labels, BTreeMap::from([("b".to_owned(), "2".to_owned())]));
         assert_eq!(notes.mark.as_deref(), Some("m"));
-        NotesChange { mark: Some(None), ..NotesChange::default() }.apply(&mut notes);
+        notes.change(SessionPatch { mark: Some(None), ..SessionPatch::default() });
         assert_eq!(notes.mark, None);
     }
 

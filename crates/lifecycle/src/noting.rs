@@ -1,26 +1,26 @@
 //! Noting something about a session, whatever is being done to it: see [`crate::notes`].
 
+use api::{SessionPatch, SessionView};
+
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::events::EventKind;
-use crate::notes::NotesChange;
 use crate::record::{Record, SessionId};
-use crate::view::SessionView;
 
 impl Engine {
     /// Changes what is noted about a session, whatever it is doing.
-    pub fn change(&self, which: &str, change: NotesChange) -> Result<SessionView> {
+    pub fn change(&self, which: &str, patch: SessionPatch) -> Result<SessionView> {
         let record = self.find(which)?;
         // Two may want the same name at the same time.
-        let _naming = change.name.is_some().then(|| self.inner.naming.lock());
+        let _naming = patch.name.is_some().then(|| self.inner.naming.lock());
         let record = self.note(&record.id, |record| {
-            if let Some(name) = &change.name
+            if let Some(name) = &patch.name
                 && *name != record.name
             {
                 self.check_free_name(name)?;
                 record.name.clone_from(name);
             }
-            change.apply(&mut record.notes);
+            record.notes.change(patch);
             record.notes.check()
         })?;
         self.session(record.id.as_str())

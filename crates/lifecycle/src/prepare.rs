@@ -6,15 +6,14 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::chown;
 use std::path::Path;
 
-use jupyter_bridge::{
-    ConnectionFile, InterruptMode, KernelCommand, Ports, Search, kernel_command, own_command,
-};
+use api::{EnvVar, InterruptMode, Start};
+use jupyter_bridge::{ConnectionFile, KernelCommand, Ports, Search, kernel_command, own_command};
 use sandbox::{BOX_DIR, DeviceNode, User};
 
 use crate::error::{LifecycleError, Result, io_error};
 use crate::place::CONNECTION;
 use crate::record::Network;
-use crate::request::Start;
+use crate::words;
 
 /// Ports of a kernel in a network of its own. Any will do there; these are easy to recognise.
 const PRIVATE_PORTS: [u16; 5] = [9001, 9002, 9003, 9004, 9005];
@@ -64,31 +63,33 @@ impl Connection {
 pub(crate) fn prepare(
     user: &User,
     start: &Start,
-    env: &[(OsString, OsString)],
+    env: &[EnvVar],
     connection: impl FnOnce(&str) -> Result<Connection>,
 ) -> Result<Prepared> {
-    let file = Path::new(BOX_DIR).join(CONNECTION);
+    let (file, env) = (Path::new(BOX_DIR).join(CONNECTION), words::environment(env));
     let (spec, language, interrupt_mode, KernelCommand { argv, env }) = match start {
-        Start::Command(command) if command.is_empty() => {
+        Start::Command { argv } if argv.is_empty() => {
             return Err(LifecycleError::BadRequest { detail: "there is no command to run".to_owned() });
         }
-        Start::Command(command) => {
-            let (command, env) = (command.clone(), env.to_vec());
+        Start::Command { argv } => {
+            let command = words::argv(argv);
             return Ok(Prepared { command, env, kernel: None, devices: Vec::new() });
         }
-        Start::Kernel { spec, own: Some(own) } => {
+        // A kernel whose kernelspec was read by somebody else.
+        Start::Kernel { spec, argv: Some(argv), interrupt_mode, language } => {
             let spec = spec.clone().unwrap_or_else(|| "kernel".to_owned());
-            (spec, own.language.clone(), own.interrupt_mode, own_command(&own.argv, &file, env))
+            let command = own_command(&words::argv(argv), &file, &env);
+            (spec, language.clone().unwrap_or_default(), interrupt_mode.unwrap_or_default(), command)
         }
-        Start::Kernel { spec, own: None } => {
+        Start::Kernel { spec, argv: None, .. } => {
             // Kernelspecs are the user's files, too: their rights decide what can be read.
-            let search = Search::of(&user.home, env);
+            let search = Search::of(&user.home, &env);
             let spec = match spec {
                 Some(name) => search.find(name),
                 None => search.find_default(),
             }?;
-            let command = kernel_command(&spec, &file, env);
-            (spec.name, spec.language, spec.interrupt_mode, command)
+            let command = kernel_command(&spec, &file, &env);
+            (spec.name, spec.language, words::interrupt_mode(spec.interrupt_mode), command)
         }
     };
     let connection = connection(&spec)?;

@@ -7,10 +7,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use api::InterruptMode;
 use cas_core::ObjectId;
 use gpu_plan::GpuWish;
 use jiff::Timestamp;
-use jupyter_bridge::InterruptMode;
 use sandbox::User;
 use sandbox::bounded;
 use sandbox::process::Identity;
@@ -22,7 +22,8 @@ use crate::habitat::HabitatKind;
 use crate::notes::Notes;
 
 pub(crate) use crate::json::{json, write_json};
-pub use crate::session::{Network, SessionId, SessionState};
+pub use crate::session::SessionId;
+pub(crate) use api::{Network, SessionState};
 
 /// No record is longer: labels, sidecars and mounts are bounded when they are taken in.
 const RECORD_LIMIT: u64 = 16 << 20;

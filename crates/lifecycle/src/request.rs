@@ -1,91 +1,10 @@
 //! What can be asked of the engine.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
 
+pub(crate) use api::{RestartRequest, RollbackRequest, Start, StopRequest};
 pub use gpu_plan::GpuWish;
-use jupyter_bridge::InterruptMode;
-use policy::SessionPolicy;
 use workspace::FilePolicy;
-
-use crate::record::Network;
-
-/// What a session is to run.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Start {
-    /// A command.
-    Command(Vec<OsString>),
-    /// A Jupyter kernel.
-    Kernel {
-        /// Name of its kernelspec; `python3` if none.
-        spec: Option<String>,
-        /// How it is started. If `None`, the kernelspec is looked for and says.
-        own: Option<KernelStart>,
-    },
-}
-
-/// A kernel whose kernelspec was read by somebody else.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KernelStart {
-    /// Its command; `{connection_file}` in it is replaced.
-    pub argv: Vec<OsString>,
-    /// How it is interrupted.
-    pub interrupt_mode: InterruptMode,
-    /// The language of its cells; may be empty.
-    pub language: String,
-}
-
-/// A new session.
-#[derive(Clone, Debug)]
-pub struct StartRequest {
-    /// How people call it; made up if `None`.
-    pub name: Option<String>,
-    /// What runs in it.
-    pub start: Start,
-    /// The directory that it is started in.
-    pub cwd: PathBuf,
-    /// With which environment.
-    pub env: Vec<(OsString, OsString)>,
-    /// Its network.
-    pub network: Network,
-    /// Whether a private network has a way out.
-    pub outside: bool,
-    /// The directory that a branch gets its own copy of; the working directory if `None`.
-    pub workspace: Option<PathBuf>,
-    /// Which files belong to its snapshots.
-    pub files: FilePolicy,
-    /// Bytes of memory that it may use.
-    pub memory_limit: Option<u64>,
-    /// Processes and threads that it may have.
-    pub pids_limit: Option<u64>,
-    /// Further commands that run beside it, and are captured with it.
-    pub sidecars: Vec<Vec<OsString>>,
-    /// Which GPUs it may use.
-    pub gpus: GpuWish,
-    /// What others note about it.
-    pub labels: BTreeMap<String, String>,
-    /// The document that goes with each snapshot.
-    pub notebook: Option<PathBuf>,
-    /// What happens to it by itself.
-    pub policy: SessionPolicy,
-}
-
-/// The command of a session, anew.
-#[derive(Clone, Debug)]
-pub struct RestartRequest {
-    /// What runs in it.
-    pub start: Start,
-    /// With which environment.
-    pub env: Vec<(OsString, OsString)>,
-    /// Where; as before if `None`.
-    pub cwd: Option<PathBuf>,
-    /// How long the old processes have between SIGTERM and SIGKILL.
-    pub grace: Duration,
-    /// Keep their state first.
-    pub snapshot: bool,
-}
 
 /// What goes with a snapshot beside processes and files.
 #[derive(Clone, Default, Debug)]
@@ -139,28 +58,6 @@ pub struct SuspendRequest {
     pub along: Along,
 }
 
-/// A way back.
-#[derive(Clone, Debug)]
-pub struct RollbackRequest {
-    /// A commit, thread, tag or `thread~2`.
-    pub to: String,
-    /// Overwrite files that somebody else changed.
-    pub force: bool,
-    /// Put files back too.
-    pub files: bool,
-    /// What the kernel is told when it lives again.
-    pub note: Option<String>,
-    /// The document as it is in the editor, for the snapshot of what is left.
-    pub notebook: Option<String>,
-}
-
-impl RollbackRequest {
-    /// To there, with its files, unless somebody else changed some.
-    pub fn to(to: impl Into<String>) -> Self {
-        Self { to: to.into(), force: false, files: true, note: None, notebook: None }
-    }
-}
-
 /// A new session from a snapshot of another.
 #[derive(Clone, Default, Debug)]
 pub struct BranchRequest {
@@ -183,11 +80,4 @@ pub struct ResumeRequest {
     pub force: bool,
     /// Onto which GPUs; as the session was started if `None`.
     pub gpus: Option<GpuWish>,
-}
-
-/// An end.
-#[derive(Clone, Copy, Debug)]
-pub struct StopRequest {
-    /// How long processes have between SIGTERM and SIGKILL.
-    pub grace: Duration,
 }

@@ -36,7 +36,7 @@ impl Engine {
             && record.origin.is_none()
         {
             // A branch sees a copy of its own there; whether it can be entered is found out inside.
-            check_directory(cwd)?;
+            check_directory(cwd.as_path())?;
         }
         let (gpus, devices) = self.gpus_for(&record.gpu_wish, &record.owner)?;
         if request.snapshot && record.state == SessionState::Running {
@@ -49,7 +49,7 @@ impl Engine {
         }
 
         let entry = self.inner.journal.begin(&record.id, &Phase::Restarting)?;
-        steps.run("end the old processes", || self.end_with_grace(&record, request.grace))?;
+        steps.run("end the old processes", || self.end_with_grace(&record, request.grace()))?;
         record.init = None;
         record.holder = None;
         record.exit = None;
@@ -58,7 +58,7 @@ impl Engine {
         record.state = SessionState::Starting;
         record.command = for_people(&prepared.command);
         if let Some(cwd) = &request.cwd {
-            record.cwd.clone_from(cwd);
+            cwd.as_path().clone_into(&mut record.cwd);
         }
         self.save(&record)?;
         let result = self.launch_again(&mut record, Prepared { devices, ..prepared }, &mut steps);

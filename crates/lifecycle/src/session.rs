@@ -1,4 +1,4 @@
-//! What a session is called, and the words for its state and its network.
+//! What a session is called.
 
 use std::fmt;
 
@@ -49,43 +49,4 @@ impl fmt::Display for SessionId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
-}
-
-/// What a session is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SessionState {
-    /// Its processes are being made.
-    Starting,
-    /// It has processes.
-    Running,
-    /// It has none, and a snapshot to come back from.
-    Suspended,
-    /// It has ended by itself or was stopped.
-    Ended,
-    /// It was lost: its processes ended without anyone wanting it.
-    Failed,
-}
-
-impl SessionState {
-    /// As a word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Suspended => "suspended",
-            Self::Ended => "ended",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// A session's network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Network {
-    /// Its own; the kernel's ports are forwarded from loopback.
-    Private,
-    /// The machine's. No branch can live beside its original then.
-    Host,
 }

@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use api::StartRequest;
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::bounded;
@@ -21,9 +23,10 @@ use crate::notes::Notes;
 use crate::place::{CONNECTION, make, make_for};
 use crate::prepare::{Connection, Prepared, check_directory, new_ports, prepare, replace_for, write_for};
 use crate::record::{KernelRecord, Network, Record, SessionId, SessionState};
-use crate::request::{GpuWish, StartRequest};
+use crate::request::GpuWish;
 use crate::steps::{Steps, Watch};
 use crate::view::SessionView;
+use crate::words;
 
 /// How long a kernel may take until it listens.
 const KERNEL_LIMIT: Duration = Duration::from_secs(120);
@@ -40,28 +43,32 @@ impl Engine {
         let name = self.free_name(request.name.as_deref(), &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
 
-        check_policy(&request.files)?;
-        let notes = Notes::new(request.labels, request.notebook, request.policy)?;
+        let files = words::file_policy(request.files);
+        check_policy(&files)?;
+        let policy = words::session_policy(request.policy.unwrap_or_default());
+        let notes = Notes::new(request.labels, request.notebook.map(Into::into), policy)?;
+        let gpu_wish = words::gpu_wish(request.gpus);
         let new = |spec: &str| Connection::new(request.network, spec);
         let prepared = steps.run("prepare", || prepare(&user, &request.start, &request.env, new))?;
-        let workspace = request.workspace.clone().unwrap_or_else(|| request.cwd.clone());
-        for directory in [&request.cwd, &workspace] {
+        let cwd = PathBuf::from(request.cwd);
+        let workspace = request.workspace.map_or_else(|| cwd.clone(), Into::into);
+        for directory in [&cwd, &workspace] {
             check_directory(directory)?;
         }
 
-        let (gpus, devices) = self.gpus_for(&request.gpus, &user)?;
+        let (gpus, devices) = self.gpus_for(&gpu_wish, &user)?;
         let mut record = Record {
             id: id.clone(),
             thread: self.inner.store.open()?.free_thread(&name, id.as_str())?,
             name,
             state: SessionState::Starting,
             command: for_people(&prepared.command),
-            cwd: request.cwd,
+            cwd,
             created: Timestamp::now(),
             network: request.network,
             outside: request.outside,
             workspace: workspace.clone(),
-            files: request.files,
+            files,
             memory_limit: request.memory_limit.or(self.inner.config.memory_limit),
             pids_limit: request.pids_limit.or(self.inner.config.pids_limit),
             kernel: None,
@@ -75,10 +82,10 @@ impl Engine {
             exit: None,
             outside_copies: Vec::new(),
             habitat: HabitatKind::OwnBox,
-            gpu_wish: request.gpus,
+            gpu_wish,
             gpus,
             gpu_trouble: None,
-            sidecars: request.sidecars,
+            sidecars: request.sidecars.iter().map(|sidecar| words::argv(sidecar)).collect(),
             notes,
             owner: user,
         };

@@ -32,7 +32,7 @@ impl Engine {
             return Ok(self.view(&record));
         }
         let entry = self.inner.journal.begin(&record.id, &Phase::Stopping)?;
-        self.end_with_grace(&record, request.grace)?;
+        self.end_with_grace(&record, request.grace())?;
         record.exit = self.exit_status(&record);
         self.set_down(&mut record, SessionState::Ended)?;
         entry.done()?;

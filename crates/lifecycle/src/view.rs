@@ -1,136 +1,53 @@
-//! What the engine answers.
+//! A session, as it is seen from outside.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use api::SessionView;
+use api::{KernelView, Origin};
 use cas_core::ObjectId;
-use jiff::Timestamp;
-use jupyter_bridge::InterruptMode;
-use jupyter_bridge::watch::Activity;
-use policy::SessionPolicy;
-use workspace::FilePolicy;
 
-use crate::record::{Network, Record, SessionId, SessionState};
+use crate::record::Record;
 use crate::steps::Timing;
+use crate::words::{tell_file_policy, tell_session_policy};
 
-/// A session, as it is seen from outside.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SessionView {
-    /// Its id.
-    pub id: SessionId,
-    /// Its name.
-    pub name: String,
-    /// What it is doing.
-    pub state: SessionState,
-    /// What runs in it.
-    pub command: Vec<String>,
-    /// Where it was started.
-    pub cwd: PathBuf,
-    /// The directory with its files, as seen from outside.
-    pub workspace: PathBuf,
-    /// Its first process, as the host numbers it.
-    pub pid: Option<i32>,
-    /// Its network.
-    pub network: Network,
-    /// If it is a Jupyter kernel.
-    pub kernel: Option<KernelView>,
-    /// The thread that its snapshots go to.
-    pub thread: String,
-    /// Its newest snapshot.
-    pub head: Option<String>,
-    /// Where it came from, if it is a branch.
-    pub parent: Option<Origin>,
-    /// When it was made.
-    pub created: Timestamp,
-    /// The status that it ended with.
-    pub exit: Option<i32>,
-    /// Which files belong to its snapshots.
-    pub files: FilePolicy,
-    /// How much memory its processes use now.
-    pub memory_bytes: Option<u64>,
-    /// Adopted while it ran.
-    pub attached: bool,
-    /// UUIDs of the GPUs that it may use.
-    pub gpus: Vec<String>,
-    /// How much GPU memory its processes use now; `None` if that cannot be told.
-    pub vram_bytes: Option<u64>,
-    /// Why its work on the GPU stands still, if it does.
-    pub gpu_trouble: Option<String>,
-    /// What others noted about it.
-    pub labels: BTreeMap<String, String>,
-    /// The document that goes with each snapshot.
-    pub notebook: Option<PathBuf>,
-    /// What happens to it by itself.
-    pub policy: SessionPolicy,
-    /// The label of its next snapshot.
-    pub mark: Option<String>,
-    /// The kind of the operation that is under way.
-    pub operation: Option<&'static str>,
-    /// What its kernel is doing, if it is one that runs.
-    pub activity: Option<Activity>,
-}
-
-/// How a kernel is reached.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KernelView {
-    /// Name of the kernelspec.
-    pub kernel_name: String,
-    /// The connection file for clients.
-    pub connection_file: PathBuf,
-    /// The language of its cells, if that is known.
-    pub language: Option<String>,
-    /// How it is interrupted.
-    pub interrupt_mode: InterruptMode,
-}
-
-/// Where a branch came from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// The session.
-    pub session: SessionId,
-    /// The snapshot.
-    pub commit: String,
-}
-
-impl SessionView {
-    pub(crate) fn of(record: &Record) -> Self {
-        Self {
-            id: record.id.clone(),
-            name: record.name.clone(),
-            state: record.state,
-            command: record.command.clone(),
-            cwd: record.cwd.clone(),
-            workspace: record.files_at.clone(),
-            pid: record.init.map(|init| init.pid),
-            network: record.network,
-            kernel: record.kernel.as_ref().map(|kernel| KernelView {
-                kernel_name: kernel.spec.clone(),
-                connection_file: kernel.connection_file.clone(),
-                language: Some(kernel.language.clone()).filter(|language| !language.is_empty()),
-                interrupt_mode: kernel.interrupt_mode,
-            }),
-            thread: record.thread.clone(),
-            head: record.head.clone(),
-            parent: record
-                .origin
-                .as_ref()
-                .map(|origin| Origin { session: origin.session.clone(), commit: origin.commit.clone() }),
-            created: record.created,
-            exit: record.exit,
-            files: record.files.clone(),
-            memory_bytes: None,
-            attached: record.habitat.is_host(),
-            gpus: record.gpus.clone(),
-            vram_bytes: None,
-            gpu_trouble: record.gpu_trouble.clone(),
-            labels: record.notes.labels.clone(),
-            notebook: record.notes.notebook.clone(),
-            policy: record.notes.policy.clone(),
-            mark: record.notes.mark.clone(),
-            operation: None,
-            activity: None,
-        }
+/// What a record says. What its processes use and do now is not in it.
+pub(crate) fn session_view(record: &Record) -> SessionView {
+    SessionView {
+        id: record.id.to_string(),
+        name: record.name.clone(),
+        state: record.state,
+        command: record.command.iter().map(|word| word.as_str().into()).collect(),
+        cwd: record.cwd.as_path().into(),
+        workspace: Some(record.files_at.as_path().into()),
+        pid: record.init.map(|init| init.pid),
+        network: record.network,
+        kernel: record.kernel.as_ref().map(|kernel| KernelView {
+            connection_file: kernel.connection_file.as_path().into(),
+            kernel_name: Some(kernel.spec.clone()),
+            language: Some(kernel.language.clone()).filter(|language| !language.is_empty()),
+            interrupt_mode: kernel.interrupt_mode,
+        }),
+        thread: record.thread.clone(),
+        head: record.head.clone(),
+        parent: record
+            .origin
+            .as_ref()
+            .map(|origin| Origin { session: origin.session.to_string(), commit: origin.commit.clone() }),
+        created: record.created.to_string(),
+        exit: record.exit,
+        files: tell_file_policy(record.files.clone()),
+        memory_bytes: None,
+        attached: record.habitat.is_host(),
+        gpus: record.gpus.clone(),
+        vram_bytes: None,
+        gpu_trouble: record.gpu_trouble.clone(),
+        labels: record.notes.labels.clone(),
+        notebook: record.notes.notebook.as_deref().map(Into::into),
+        policy: tell_session_policy(&record.notes.policy),
+        operation: None,
+        activity: None,
+        mark: record.notes.mark.clone(),
     }
 }
 
@@ -211,15 +128,4 @@ pub struct SuspendOutcome {
     pub freed_vram_bytes: u64,
     /// How long each step took.
     pub steps: Vec<Timing>,
-}
-
-/// A checkpoint or restore without supervision.
-#[derive(Clone, Debug)]
-pub struct OneShot {
-    /// The first process.
-    pub pid: i32,
-    /// Where the images are.
-    pub directory: PathBuf,
-    /// How long the processes stood still, for a checkpoint.
-    pub frozen: Duration,
 }

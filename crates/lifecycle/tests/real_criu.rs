@@ -6,17 +6,13 @@
     reason = "tests fail by panicking, and say what they skip"
 )]
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lifecycle::{
-    BranchRequest, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest, RollbackRequest,
-    SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
-};
+use api::{EnvVar, RollbackRequest, SessionState, StartRequest, StopRequest};
+use lifecycle::{BranchRequest, Config, Engine, NoWatch, ResumeRequest, SnapshotRequest, SuspendRequest};
 
 /// Counts in memory, and writes each number into a file that it keeps open.
 const COUNTER: &str = r#"
@@ -87,20 +83,8 @@ impl World {
         let words = ["/usr/bin/python3", "-c", COUNTER, file.to_str().unwrap()];
         let request = StartRequest {
             name: Some(name.to_owned()),
-            start: Start::Command(words.map(OsString::from).into()),
-            cwd: workspace,
-            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-            network: Network::Private,
-            outside: false,
-            workspace: None,
-            files: FilePolicy::Open,
-            memory_limit: None,
-            pids_limit: None,
-            sidecars: Vec::new(),
-            gpus: GpuWish::All,
-            labels: BTreeMap::new(),
-            notebook: None,
-            policy: SessionPolicy::default(),
+            env: vec![EnvVar { name: "PATH".into(), value: "/usr/bin:/bin".into() }],
+            ..StartRequest::command(words, workspace)
         };
         self.engine.start(request, &NoWatch).unwrap();
         wait_past(&file, 0);
@@ -113,7 +97,7 @@ impl World {
 
     fn end(&self, names: &[&str]) {
         for name in names {
-            self.engine.stop(name, StopRequest { grace: Duration::from_secs(5) }).unwrap();
+            self.engine.stop(name, StopRequest { grace_ms: Some(5000) }).unwrap();
             self.engine.remove(name).unwrap();
         }
         let left = sandbox::leftover_mounts(self.home.path()).unwrap();
@@ -167,8 +151,9 @@ fn a_branch_lives_beside_its_original_with_files_of_its_own() {
         BranchRequest { from: None, name: Some("twig".into()), count: 1, ..BranchRequest::default() };
     let made = world.engine.branch("root", &request, &NoWatch).unwrap();
     let branch = &made[0].session;
-    let copy = branch.workspace.join("number");
-    assert_ne!(branch.workspace, file.parent().unwrap());
+    let workspace = branch.workspace.as_ref().unwrap().as_path();
+    let copy = workspace.join("number");
+    assert_ne!(workspace, file.parent().unwrap());
     let (here, there) = (number(&file), number(&copy));
     wait_past(&copy, there);
     wait_past(&file, here);

@@ -4,8 +4,7 @@
 //! then this program again, with that set, for the story that it is about. There is one `/dev`, so they wait for each other.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking, and say what they skip")]
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -13,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use api::{EnvVar, RollbackRequest, SessionState, StartRequest, StopRequest};
 use checkpoint_cuda::{Driver, NoNotes, Settings, State, Target};
 use lifecycle::{
-    BranchRequest, Config, Engine, FilePolicy, GpuWish, Network, NoWatch, ResumeRequest, RollbackRequest,
-    SessionPolicy, SessionState, SnapshotRequest, Start, StartRequest, StopRequest, SuspendRequest,
+    BranchRequest, Config, Engine, GpuWish, NoWatch, ResumeRequest, SnapshotRequest, SuspendRequest,
 };
 use serde_json::{Value, json};
 
@@ -224,34 +223,24 @@ impl World {
         Some(Self { engine, config, server, home })
     }
 
-    fn start(&self, name: &str, gpus: GpuWish, more: &[&str]) -> PathBuf {
+    fn start(&self, name: &str, gpus: api::GpuWish, more: &[&str]) -> PathBuf {
         let workspace = self.home.path().join(name);
         fs::create_dir(&workspace).unwrap();
         let file = workspace.join("said");
         let size = HELD.to_string();
         let mut words = vec!["/usr/bin/python3", "-c", TARGET, file.to_str().unwrap(), &size, "0"];
         words.extend(more);
-        let variable = |name: &str| (name.into(), std::env::var_os(name).unwrap());
+        let variable = |name: &str, value: &OsStr| EnvVar { name: name.into(), value: value.into() };
+        let ours = |name: &str| variable(name, &std::env::var_os(name).unwrap());
         let request = StartRequest {
             name: Some(name.to_owned()),
-            start: Start::Command(words.into_iter().map(OsString::from).collect()),
-            cwd: workspace,
             env: vec![
-                ("PATH".into(), "/usr/bin:/bin".into()),
-                variable("LD_LIBRARY_PATH"),
-                variable("CUDA_SIM_DIR"),
+                variable("PATH", OsStr::new("/usr/bin:/bin")),
+                ours("LD_LIBRARY_PATH"),
+                ours("CUDA_SIM_DIR"),
             ],
-            network: Network::Private,
-            outside: false,
-            workspace: None,
-            files: FilePolicy::Open,
-            memory_limit: None,
-            pids_limit: None,
-            sidecars: Vec::new(),
             gpus,
-            labels: BTreeMap::new(),
-            notebook: None,
-            policy: SessionPolicy::default(),
+            ..StartRequest::command(words, workspace)
         };
         self.engine.start(request, &NoWatch).unwrap();
         self.past(name, &file, 0);
@@ -316,7 +305,7 @@ impl World {
 
     fn end(&self, names: &[&str]) {
         for name in names {
-            self.engine.stop(name, StopRequest { grace: Duration::from_secs(5) }).unwrap();
+            self.engine.stop(name, StopRequest { grace_ms: Some(5000) }).unwrap();
             self.engine.remove(name).unwrap();
         }
         let begun = Instant::now();
@@ -358,7 +347,7 @@ fn unchanged(one: &Said, other: &Said) {
 #[ignore = "a story that `there_and_back` tells"]
 fn story_there_and_back() {
     let Some(world) = World::new() else { return };
-    let file = world.start("work", GpuWish::All, &[]);
+    let file = world.start("work", api::GpuWish::All, &[]);
     let uuids = world.uuids();
     let view = world.engine.session("work").unwrap();
     let mut granted = view.gpus.clone();
@@ -413,7 +402,7 @@ fn story_there_and_back() {
 #[ignore = "a story that `branches_share_what_is_free` tells"]
 fn story_branches_share_what_is_free() {
     let Some(world) = World::new() else { return };
-    let file = world.start("trunk", GpuWish::All, &[]);
+    let file = world.start("trunk", api::GpuWish::All, &[]);
     let first = world.past("trunk", &file, 0);
     // Room for one more on the first GPU, and for two on the second.
     let taken = world.snapshot("trunk").unwrap();
@@ -426,7 +415,7 @@ fn story_branches_share_what_is_free() {
         BranchRequest { from: from.clone(), name: Some("twig".into()), count: 3, ..BranchRequest::default() };
     let made = world.engine.branch("trunk", &request, &NoWatch).unwrap();
     for branch in &made {
-        let copy = branch.session.workspace.join("said");
+        let copy = branch.session.workspace.as_ref().unwrap().as_path().join("said");
         unchanged(&first, &world.goes_on(&branch.session.name, &copy));
     }
     unchanged(&first, &world.goes_on("trunk", &file));
@@ -449,7 +438,7 @@ fn story_branches_share_what_is_free() {
 #[ignore = "a story that `refused_before_any_lock` tells"]
 fn story_refused_before_any_lock() {
     let Some(world) = World::new() else { return };
-    let file = world.start("forked", GpuWish::All, &["fork"]);
+    let file = world.start("forked", api::GpuWish::All, &["fork"]);
     let locks = world.calls("lock");
     let error = world.snapshot("forked").unwrap_err();
     assert_eq!(error.code(), "IJ-L040", "{error}");
@@ -465,20 +454,9 @@ fn story_refused_before_any_lock() {
     let looks = "import os, time\nopen('said', 'w').write(str(sorted(n for n in os.listdir('/dev') if 'nvidia' in n)))\ntime.sleep(1000)";
     let request = StartRequest {
         name: Some("plain".to_owned()),
-        start: Start::Command(["/usr/bin/python3", "-c", looks].map(OsString::from).into()),
-        cwd: workspace.clone(),
-        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        network: Network::Private,
-        outside: false,
-        workspace: None,
-        files: FilePolicy::Open,
-        memory_limit: None,
-        pids_limit: None,
-        sidecars: Vec::new(),
-        gpus: GpuWish::None,
-        labels: BTreeMap::new(),
-        notebook: None,
-        policy: SessionPolicy::default(),
+        env: vec![EnvVar { name: "PATH".into(), value: "/usr/bin:/bin".into() }],
+        gpus: api::GpuWish::None,
+        ..StartRequest::command(["/usr/bin/python3", "-c", looks], workspace.clone())
     };
     world.engine.start(request, &NoWatch).unwrap();
     let begun = Instant::now();
@@ -496,7 +474,7 @@ fn story_refused_before_any_lock() {
 #[ignore = "a story that `the_driver_says_no` tells"]
 fn story_the_driver_says_no() {
     let Some(world) = World::new() else { return };
-    let file = world.start("work", GpuWish::All, &[]);
+    let file = world.start("work", api::GpuWish::All, &[]);
     let first = world.past("work", &file, 0);
     // Before the dump: everything goes on.
     for call in ["lock", "checkpoint"] {
@@ -539,7 +517,7 @@ fn story_the_driver_says_no() {
 #[ignore = "a story that `a_daemon_that_died` tells"]
 fn story_a_daemon_that_died() {
     let Some(mut world) = World::new() else { return };
-    let file = world.start("orphan", GpuWish::All, &[]);
+    let file = world.start("orphan", api::GpuWish::All, &[]);
     let first = world.past("orphan", &file, 0);
     // A new one each time: the one that leaves a process locked believes that it still has it.
     let driver = || Driver::open(Settings::new(program("infinijup-gpu"))).unwrap();

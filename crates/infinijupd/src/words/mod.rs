@@ -7,8 +7,6 @@ mod asked;
 mod history;
 mod sessions;
 
-pub(crate) use asked::{
-    environment, gpu_wish, notes_change, policy, session_policy, signal_number, start, words,
-};
+pub(crate) use asked::{gpu_wish, policy, words};
 pub(crate) use history::along;
-pub(crate) use sessions::{happening, micros, session, timed};
+pub(crate) use sessions::{happening, micros, timed};

@@ -4,23 +4,21 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use workspace::FilePolicy;
+use api::{FilePolicy, GpuWish, RollbackRequest, SessionView, Start, StartRequest, StopRequest};
 
 use super::machine::{FakeBox, FakeCriu, Machine, is_stopped, number_in};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ports::Ports;
-use crate::record::{Network, Record, SessionState};
+use crate::record::{Record, SessionState};
 use crate::recover::Recovery;
-use crate::request::{
-    GpuWish, ResumeRequest, RollbackRequest, SnapshotRequest, Start, StartRequest, StopRequest,
-};
+use crate::request::{ResumeRequest, SnapshotRequest};
 use crate::steps::{NoWatch, Steps};
 use crate::timeline::HistoryRequest;
-use crate::view::SessionView;
-use policy::SessionPolicy;
 
+/// What a session runs.
+const COMMAND: [&str; 2] = ["sleep", "1000"];
 /// The session's file.
 const FILE: &str = "file";
 
@@ -85,7 +83,7 @@ impl Ground {
     }
 
     pub(super) fn command() -> Start {
-        Start::Command(vec!["sleep".into(), "1000".into()])
+        Start::Command { argv: COMMAND.map(Into::into).into() }
     }
 
     /// Starts a session whose workspace lies beside the state directory.
@@ -93,27 +91,16 @@ impl Ground {
         let work = engine.inner.place.state.parent().unwrap().join("work");
         let request = StartRequest {
             name: Some(name.to_owned()),
-            start: Self::command(),
-            cwd: work.clone(),
-            env: Vec::new(),
-            network: Network::Private,
-            outside: false,
-            workspace: Some(work),
-            files: FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: 1 << 20 },
-            memory_limit: None,
-            pids_limit: None,
-            sidecars: Vec::new(),
+            files: FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: Some(1 << 20) },
             gpus: GpuWish::None,
-            labels: [].into(),
-            notebook: None,
-            policy: SessionPolicy::default(),
+            ..StartRequest::command(COMMAND, work)
         };
         engine.start(request, &NoWatch)
     }
 
     /// The session `s`, with a snapshot that is tagged `first`, and with what it has done since.
     pub(super) fn session_with_a_past(&self, engine: &Engine) {
-        let id = Self::start(engine, "s").unwrap().id.to_string();
+        let id = Self::start(engine, "s").unwrap().id;
         self.lives_on(&id, 1, "one");
         let request = SnapshotRequest { tag: Some("first".to_owned()), ..SnapshotRequest::default() };
         engine.snapshot("s", &request, &NoWatch).unwrap();
@@ -186,7 +173,7 @@ impl Ground {
         for record in records {
             let request = HistoryRequest { session: Some(record.id.as_str()), family: false, limit: None };
             for commit in engine.history(request).unwrap().commits {
-                numbers.extend(number_at(engine, &record, &commit.id.to_string()));
+                numbers.extend(number_at(engine, &record, &commit.id));
             }
         }
         numbers
@@ -213,8 +200,7 @@ impl Ground {
                 let number = self.machine.of(record.id.as_str())[0].1;
                 assert_eq!(Some(number), number_at_head(engine, &record), "{name} came back as another");
             }
-            let grace = std::time::Duration::from_secs(5);
-            well(engine.stop(name, StopRequest { grace }).map(drop));
+            well(engine.stop(name, StopRequest { grace_ms: Some(5000) }).map(drop));
             well(engine.remove(name));
         }
         assert!(self.machine.living().is_empty(), "somebody lives on");

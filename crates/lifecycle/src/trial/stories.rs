@@ -4,8 +4,6 @@
 //! newest snapshot), and the text in its file. The session `s` has a snapshot with the number 1 and the text `one`; by now it has the number
 //! 2 and the text `two`, which are in no snapshot.
 
-use std::time::Duration;
-
 use super::ground::Ground;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -36,7 +34,7 @@ pub(super) struct Story {
     pub(super) moments: usize,
 }
 
-const GRACE: StopRequest = StopRequest { grace: Duration::from_secs(5) };
+const GRACE: StopRequest = StopRequest { grace_ms: Some(5000) };
 
 fn awake(ground: &Ground, engine: &Engine) {
     ground.session_with_a_past(engine);
@@ -67,7 +65,7 @@ fn restarted(engine: &Engine, snapshot: bool) -> Result<()> {
         start: Ground::command(),
         env: Vec::new(),
         cwd: None,
-        grace: Duration::from_secs(5),
+        grace_ms: Some(5000),
         snapshot,
     };
     engine.restart("s", &request, &NoWatch).map(drop)
