@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
@@ -17,20 +17,21 @@ use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use manifest::CommitReason;
 use sandbox::bounded;
-use workspace::{BranchFiles, BranchFilesMade, FilePolicy};
+use workspace::{BranchFiles, FilePolicy};
 
-use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
-use crate::journal::{Entry, Phase};
 use crate::locks::Doing;
+use crate::making::{
+    IT_RUNS, LEAD_CLIENTS, New, Source, end_processes, remove_files, remove_place, starting,
+};
+use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::place::{CONNECTION, LOG, make, make_for, outside_directory};
 use crate::prepare::{new_ports, write_for};
 use crate::record::{KernelRecord, OriginRecord, Record, SessionId, SessionState};
 use crate::request::{Along, BranchRequest, GpuWish, SnapshotRequest};
 use crate::restore::Aim;
-use crate::rollback::To;
 use crate::steps::{Steps, Watch};
 use crate::view::BranchOutcome;
 
@@ -40,6 +41,73 @@ const WORKSPACE_LIMIT: u64 = 20 << 30;
 const LOG_COPIED: u64 = 1 << 20;
 /// How many branches one request may make.
 const MOST: u32 = 64;
+
+/// Nobody was told of a branch that is not there yet: if it fails, or is cut short, nothing of it is left.
+pub(crate) const BRANCH: Pipeline<New> = &[Stage::new(
+    "starting",
+    starting,
+    WayOut::Back,
+    &[
+        Step::quiet("make its place", make_place).undo(remove_place),
+        Step::shown("copy files", copy_files).undo(remove_files),
+        Step::shown("restore", |work, new: &mut New| {
+            let Source { aim, placed, .. } = new.source()?;
+            // A lock of the original's would make CRIU wait for ever; the branch has its own files and no locks.
+            work.engine.restore_tree(work.record, aim.images.path(), false, placed)
+        })
+        .undo(end_processes),
+        Step::parts("onto the GPU", &["restore the GPU", "unlock the GPU"], |work, new: &mut New| {
+            let (engine, init, placed) = (work.engine, work.record.init, &new.source()?.placed);
+            let (entry, steps) = work.noted()?;
+            init.map_or(Ok(()), |init| engine.put_onto_gpus(init, placed, entry, steps))?;
+            placed.grant_to(work.record);
+            Ok(())
+        }),
+        LEAD_CLIENTS,
+        Step::quiet("begin its thread", |work, new: &mut New| {
+            let store = work.engine.inner.store.open()?;
+            Ok(store.start_thread(&work.record.thread, &new.source()?.aim.commit)?)
+        }),
+        IT_RUNS,
+    ],
+)];
+
+/// From here on a crash finds a record, and with it everything that has to be cleared away.
+fn make_place(work: &mut Work<'_>, new: &mut New) -> Result<()> {
+    let (engine, record) = (work.engine, &mut *work.record);
+    let place = &engine.inner.place;
+    make(&place.session(&record.id))?;
+    make(&place.criu_log(&record.id))?;
+    record.files_at = place.branch_files(&record.id, &record.name);
+    engine.save(record)?;
+    engine.fill_box_dir(record, &new.source()?.original)
+}
+
+fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
+    let (engine, record) = (work.engine, &mut *work.record);
+    let Source { original, aim, files, .. } = new.source()?;
+    let store = engine.inner.store.open()?;
+    let (exclude, max_bytes) = match &record.files {
+        FilePolicy::Tree { exclude, max_bytes, .. } => (exclude.clone(), *max_bytes),
+        FilePolicy::Open | FilePolicy::None => (Vec::new(), WORKSPACE_LIMIT),
+    };
+    let wanted = BranchFiles {
+        store: store.store(),
+        user: &record.owner,
+        from: &aim.files,
+        source: &engine.habitat(original).places(original),
+        taken: taken_at(&store, aim.commit)?,
+        workspace: &record.files_at,
+        outside: &outside_directory(&record.files_at),
+        exclude: &exclude,
+        max_bytes,
+        open: &open_files(aim.images.path())?,
+    };
+    let made = wanted.make()?;
+    record.outside_copies.clone_from(&made.moved);
+    *files = Some(made);
+    engine.save(record)
+}
 
 impl Engine {
     /// Makes one or several new sessions from a snapshot, or from a running session as it is now.
@@ -75,7 +143,7 @@ impl Engine {
             })?,
         };
         let mut steps = Steps::new(watch);
-        let aim = self.aim(&record, &store, from, false, &mut steps)?;
+        let aim = Arc::new(self.aim(&record, &store, from, false, &mut steps)?);
         let name = |number: u32| {
             request
                 .name
@@ -92,10 +160,10 @@ impl Engine {
         &self,
         original: &Record,
         store: &UserStore,
-        aim: &Aim,
+        aim: &Arc<Aim>,
         name: Option<&str>,
         wish: Option<&GpuWish>,
-        mut steps: Steps<'_>,
+        steps: Steps<'_>,
     ) -> Result<BranchOutcome> {
         // Each branch has a place of its own: what one is promised, the next does not find free.
         let wanted = Wanted { wish, ..Wanted::default() };
@@ -122,77 +190,20 @@ impl Engine {
             notes: original.notes.for_branch(),
             ..original.clone()
         };
-        let entry = self.inner.journal.begin(&id, &Phase::Starting)?;
-        let to = To { aim, placed };
-        let result = self.fill_branch(&mut record, original, store, &to, &entry, &mut steps);
-        match result {
-            Ok(files) => {
-                record.state = SessionState::Running;
-                self.save(&record)?;
-                let session = self.running(&record);
-                self.kernel_restored(&record, &aim.commit.to_string(), None);
-                entry.done()?;
-                Ok(BranchOutcome {
-                    session,
-                    commit: aim.commit,
-                    shared: files.shared,
-                    warnings: warnings(&files.warnings, &files.left_out),
-                    steps: steps.timings(),
-                })
-            }
-            Err(error) => {
-                self.clear_away(&record);
-                self.forget(&record);
-                entry.done()?;
-                Err(error)
-            }
-        }
-    }
-
-    fn fill_branch(
-        &self,
-        record: &mut Record,
-        original: &Record,
-        store: &UserStore,
-        to: &To<'_>,
-        entry: &Entry,
-        steps: &mut Steps<'_>,
-    ) -> Result<BranchFilesMade> {
-        let aim = to.aim;
-        let place = &self.inner.place;
-        make(&place.session(&record.id))?;
-        make(&place.criu_log(&record.id))?;
-        let workspace = place.branch_files(&record.id, &record.name);
-        record.files_at.clone_from(&workspace);
-        // From here on a crash finds a record, and with it everything that has to be cleared away.
-        self.save(record)?;
-        self.fill_box_dir(record, original)?;
-        let files = steps.run("copy files", || {
-            let (exclude, max_bytes) = match &record.files {
-                FilePolicy::Tree { exclude, max_bytes, .. } => (exclude.clone(), *max_bytes),
-                FilePolicy::Open | FilePolicy::None => (Vec::new(), WORKSPACE_LIMIT),
-            };
-            let wanted = BranchFiles {
-                store: store.store(),
-                user: &record.owner,
-                from: &aim.files,
-                source: &self.habitat(original).places(original),
-                taken: taken_at(store, aim.commit)?,
-                workspace: &workspace,
-                outside: &outside_directory(&workspace),
-                exclude: &exclude,
-                max_bytes,
-                open: &open_files(aim.images.path())?,
-            };
-            Ok(wanted.make()?)
-        })?;
-        record.outside_copies = files.moved.clone();
-        self.save(record)?;
-        // A lock of the original's would make CRIU wait for ever; the branch has its own files and no locks.
-        self.restore_processes(record, aim.images.path(), false, &to.placed, entry, steps)?;
-        store.start_thread(&record.thread, &aim.commit)?;
-        happened("the branch has its thread");
-        Ok(files)
+        let source = Source { original: original.clone(), aim: Arc::clone(aim), placed, files: None };
+        let mut new = New { source: Some(source), ..New::default() };
+        let mut work = Work::new(self, &mut record, steps);
+        work.run(BRANCH, &mut new)?;
+        let steps = work.steps.timings();
+        self.kernel_restored(&record, &aim.commit.to_string(), None);
+        let files = new.source()?.files.take().unwrap_or_default();
+        Ok(BranchOutcome {
+            session: self.view(&record),
+            commit: aim.commit,
+            shared: files.shared,
+            warnings: warnings(&files.warnings, &files.left_out),
+            steps,
+        })
     }
 
     /// The branch's own log and connection file, and new ports outside for its clients.

@@ -5,133 +5,174 @@
 //! ([`Leave::Stopped`]), because nothing that happens after the snapshot may be lost or done twice; it is ended when the
 //! snapshot is durable, and goes on if it never becomes so. In neither case do the staged images become the only copy of
 //! anyone's work.
+//!
+//! Work on the GPU is taken off it before, while the tree still runs, and comes back after.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use checkpoint_criu::{DumpStats, Event, Hooks, Leave};
+use checkpoint_criu::{Event, Hooks, Leave};
 use preflight::Needs;
 use sandbox::process::{self, Identity};
-use staging::Staged;
-use workspace::{CaptureRequest, FilePolicy, Listing, Pending};
+use workspace::{CaptureRequest, Pending};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::gpu::look::GpuPlan;
 use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
+use crate::pipeline::{Step, Work};
 use crate::ports::{DumpWanted, Tree};
 use crate::record::Record;
-use crate::steps::Steps;
+use crate::swap::{Checked, StoppedTree, Swap, Taken};
 
-/// What is to be dumped, and how.
-pub(crate) struct DumpPlan<'a> {
-    pub(crate) record: &'a Record,
-    pub(crate) leave: Leave,
-    pub(crate) policy: &'a FilePolicy,
-    /// Files that are captured whatever the policy says.
-    pub(crate) named: &'a [PathBuf],
-    /// What the snapshot before knows of files.
-    pub(crate) parent: &'a Listing,
+/// The line of a stage with these steps.
+pub(crate) fn dumping(_: &Swap) -> Phase {
+    Phase::Dumping { worker: None }
 }
 
-/// What came of it. The tree runs or is stopped, as asked; nothing is in the store yet.
-pub(crate) struct Taken {
-    pub(crate) staged: Staged,
-    pub(crate) files: Pending,
-    pub(crate) stats: DumpStats,
-    pub(crate) warnings: Vec<String>,
-    /// What it has on GPUs.
-    pub(crate) gpu: Option<GpuTaken>,
-    /// Processes that are off the GPU, if any were to be taken: brought back already if the tree runs and nothing failed.
-    pub(crate) off: Option<OffGpu>,
-    /// Why they could not be brought back.
-    pub(crate) gpu_failure: Option<LifecycleError>,
-    /// How long work on the GPU stood still; `None` if it still does.
-    pub(crate) gpu_paused: Option<Duration>,
+/// Looks for what would fail.
+pub(crate) const PREFLIGHT: Step<Swap> = Step::shown("preflight", |work, swap| {
+    let init = work.record.living_init("be snapshotted")?;
+    work.engine.checkpointer().ready()?;
+    swap.taking()?.checked = Some(work.engine.preflight(work.record, init)?);
+    Ok(())
+});
+
+/// Takes what is on GPUs off them.
+pub(crate) const OFF_THE_GPU: Step<Swap> =
+    Step::parts("off the GPU", &["lock the GPU", "checkpoint the GPU"], off_the_gpu).undo(back_for_good);
+
+/// Writes the tree out, and captures files while it stands still.
+pub(crate) const FREEZE_AND_DUMP: Step<Swap> = Step::shown("freeze and dump", freeze_and_dump).undo(go_on);
+
+/// Brings back what was taken off the GPU, for a tree that runs. That it failed is written down and no error: the state is whole, in
+/// their memory and in the images, and has to be kept before anything else.
+pub(crate) const BACK_ONTO_THE_GPU: Step<Swap> =
+    Step::parts("back onto the GPU", &["restore the GPU", "unlock the GPU"], |work, swap| {
+        let taking = swap.taking()?;
+        let Some(off) = &mut taking.off else { return Ok(()) };
+        let (entry, steps) = work.noted()?;
+        let result = off.bring_back(entry, steps);
+        if let Some(taken) = &mut taking.taken {
+            taken.gpu_paused = Some(off.paused());
+        }
+        match result {
+            Ok(()) => taking.off = None,
+            Err(failure) => taking.gpu_failure = Some(failure),
+        }
+        Ok(())
+    });
+
+/// The second attempt at it, when the state is durable. If it fails, too, the session goes to sleep.
+pub(crate) const ONCE_MORE: Step<Swap> = Step::quiet("back onto the GPU once more", |_, swap: &mut Swap| {
+    let taking = swap.taking()?;
+    if let (Some(failure), Some(off)) = (taking.gpu_failure.take(), &mut taking.off) {
+        match off.again(failure) {
+            Ok(()) => taking.off = None,
+            Err(failure) => taking.gpu_failure = Some(failure),
+        }
+    }
+    Ok(())
+})
+.when(|_, swap| is_off_the_gpu(swap));
+
+/// Whether the driver would not bring back what was taken off the GPU.
+pub(crate) fn is_off_the_gpu(swap: &Swap) -> bool {
+    swap.taking.as_ref().is_some_and(|taking| taking.gpu_failure.is_some())
 }
 
-/// What was found out before anything was touched.
-struct Checked {
-    staged: Staged,
-    warnings: Vec<String>,
-    gpu: Option<GpuPlan>,
+fn off_the_gpu(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
+    let init = work.record.living_init("be snapshotted")?;
+    let (engine, taking) = (work.engine, swap.taking()?);
+    if let Some(plan) = taking.checked.as_ref().and_then(|checked| checked.gpu.as_ref()) {
+        let (entry, steps) = work.noted()?;
+        taking.off = Some(OffGpu::take(&engine.inner.gpus, plan, init.pid, entry, steps)?);
+    }
+    Ok(())
+}
+
+/// What is off the GPU, or may be, comes back.
+fn back_for_good(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
+    let engine = work.engine;
+    let (entry, steps) = work.noted()?;
+    match swap.taking.as_mut().and_then(|taking| taking.off.take()) {
+        Some(mut off) => off.back_for_good(entry, steps)?,
+        None => engine
+            .back_from_notes(&entry.notes())
+            .map_err(|error| LifecycleError::GpuStuck { pids: Vec::new(), source: Box::new(error) })?,
+    }
+    match work.record.gpu_trouble.take() {
+        Some(_) => engine.save(work.record),
+        None => Ok(()),
+    }
+}
+
+/// A tree that may be stopped goes on.
+fn go_on(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
+    work.engine.let_go_on(work.record);
+    if let Some(stopped) = swap.taking.as_mut().and_then(|taking| taking.stopped.take()) {
+        stopped.let_go();
+    }
+    Ok(())
+}
+
+fn freeze_and_dump(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
+    let (engine, record, taking) = (work.engine, &*work.record, swap.taking()?);
+    let init = record.living_init("be snapshotted")?;
+    let Some(Checked { staged, warnings, gpu }) = taking.checked.take() else {
+        return Err(LifecycleError::Bug("a dump came before its preflight".to_owned()));
+    };
+    let habitat = engine.habitat(record);
+    let places = habitat.places(record);
+    let log_dir = engine.inner.place.criu_log(&record.id);
+    let wanted = DumpWanted {
+        init,
+        images: staged.path(),
+        log_dir: &log_dir,
+        leave: taking.leave,
+        watched: habitat.watched(record),
+    };
+    let mut hooks = DumpHooks {
+        entry: work.entry()?,
+        capture: |pids: &[i32]| {
+            let request = CaptureRequest {
+                user: &record.owner,
+                places: &places,
+                policy: &taking.policy,
+                named: &taking.named,
+                staging: staged.files(),
+                parent: &taking.parent,
+            };
+            Ok(workspace::begin(&request, pids)?)
+        },
+        save: || habitat.save(record, staged.path()),
+        init,
+        files: None,
+        failure: None,
+    };
+    let dumped = engine.checkpointer().dump(&Tree::of(record), &wanted, &mut hooks);
+    let (files, failure) = (hooks.files, hooks.failure);
+    let stats = failure.map_or(dumped, Err)?;
+    let Some(files) = files else {
+        return Err(LifecycleError::Bug("CRIU did not say when the processes stood still".to_owned()));
+    };
+    if taking.leave == Leave::Stopped {
+        taking.stopped = Some(StoppedTree::new(&engine.inner.ports.checkpointer, init));
+    }
+    let gpu = gpu.map(|plan| GpuTaken::of(&plan, Some(record)));
+    let gpu_paused = taking.off.is_none().then_some(Duration::ZERO);
+    taking.taken = Some(Taken { staged, files, stats, warnings, gpu, gpu_paused });
+    Ok(())
 }
 
 impl Engine {
-    /// Looks for what would fail, takes the tree off the GPU, freezes, dumps and captures. On an error the tree goes on as if
-    /// nothing had been, unless the error is [`LifecycleError::GpuStuck`]: then all but its work on the GPU goes on.
-    pub(crate) fn dump(&self, plan: &DumpPlan<'_>, entry: &Entry, steps: &mut Steps<'_>) -> Result<Taken> {
-        let record = plan.record;
-        let init = record.living_init("be snapshotted")?;
-        let habitat = self.habitat(record);
-        let places = habitat.places(record);
-        self.checkpointer().ready()?;
-        let Checked { staged, warnings, gpu } = steps.run("preflight", || self.preflight(record, init))?;
-        let log_dir = self.inner.place.criu_log(&record.id);
-        let wanted = DumpWanted {
-            init,
-            images: staged.path(),
-            log_dir: &log_dir,
-            leave: plan.leave,
-            watched: habitat.watched(record),
-        };
-        let mut hooks = DumpHooks {
-            entry,
-            capture: |pids: &[i32]| {
-                let request = CaptureRequest {
-                    user: &record.owner,
-                    places: &places,
-                    policy: plan.policy,
-                    named: plan.named,
-                    staging: staged.files(),
-                    parent: plan.parent,
-                };
-                Ok(workspace::begin(&request, pids)?)
-            },
-            save: || habitat.save(record, staged.path()),
-            init,
-            files: None,
-            failure: None,
-        };
-        // From here on every way out brings the processes back onto the GPU: `off` is a guard.
-        let mut off = match &gpu {
-            Some(plan) => Some(OffGpu::take(&self.inner.gpus, plan, init.pid, entry, steps)?),
-            None => None,
-        };
-        let gpu = gpu.map(|plan| GpuTaken::of(&plan, Some(record)));
-        let dumped = steps.run("freeze and dump", || {
-            let dumped = self.checkpointer().dump(&Tree::of(record), &wanted, &mut hooks);
-            match hooks.failure.take() {
-                Some(failure) => Err(failure),
-                None => dumped,
-            }
-        });
-        let files = hooks.files;
-        match (dumped, files) {
-            (Ok(stats), Some(files)) => {
-                // Before anything is stored: work on the GPU stands still until then.
-                let gpu_failure = match &mut off {
-                    Some(off) if plan.leave == Leave::Running => off.bring_back(entry, steps).err(),
-                    _ => None,
-                };
-                let gpu_paused = match &off {
-                    None => Some(Duration::ZERO),
-                    Some(off) if plan.leave == Leave::Running => Some(off.paused()),
-                    Some(_) => None,
-                };
-                Ok(Taken { staged, files, stats, warnings, gpu, off, gpu_failure, gpu_paused })
-            }
-            (result, _) => {
-                self.checkpointer().release(init);
-                if let Some(off) = &mut off {
-                    off.back_for_good(entry, steps)?;
-                }
-                Err(result.err().unwrap_or_else(|| {
-                    LifecycleError::Bug("CRIU did not say when the processes stood still".to_owned())
-                }))
-            }
+    /// A tree that may be stopped goes on.
+    pub(crate) fn let_go_on(&self, record: &Record) {
+        if let Some(init) = record.init
+            && init.is_alive()
+        {
+            self.checkpointer().release(init);
         }
+        self.habitat(record).thaw(&record.id);
     }
 
     fn preflight(&self, record: &Record, init: Identity) -> Result<Checked> {

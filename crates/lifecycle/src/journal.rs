@@ -4,14 +4,16 @@
 //! phase is written and synced *before* the first step of it is taken, and the file goes away when the record says how it
 //! ended. So whoever finds a file after a crash knows what may have happened:
 //!
-//! | phase | what may be true | what [`crate::recover`] does |
-//! |---|---|---|
-//! | `Starting` | there may be processes, a namespace, mounts | ends all of it; the session is gone, nobody was told of it |
-//! | `Dumping` | the tree may be frozen or stopped, CRIU may be at work | waits for CRIU, then lets the tree go on |
-//! | `Ending` | its state is committed as `safe`, the tree may be stopped or dead | ends it; goes on as `Restoring`, or suspends |
-//! | `Restoring` | there is no tree, or half of one | ends what is there, restores `commit`, else `safe`, else suspends at `safe` |
-//! | `Stopping` | some processes were told to end | ends the rest |
-//! | `Restarting` | the old tree runs, or some of it, or none, or some of the new one, or all of it | leaves what is whole; ends what is not, and the session has its snapshots |
+//! | phase | what may be true |
+//! |---|---|
+//! | `Starting` | there may be processes, a namespace, mounts of a session that nobody was told of, or that is being removed |
+//! | `Dumping` | the tree may be frozen or stopped, CRIU may be at work |
+//! | `Ending` | its state is committed as `safe`, the tree may be stopped or dead |
+//! | `Restoring` | there is no tree, or half of one; `safe` is what it was |
+//! | `Stopping` | some processes were told to end |
+//! | `Restarting` | the old tree runs, or some of it, or none, or some of the new one, or all of it |
+//!
+//! What is done then is said by the stage of the pipeline that wrote the line: see [`crate::pipeline`] and [`crate::recover`].
 //!
 //! The one rule behind it: a tree is only ended when its state is durable in the store. Until then it is merely stopped,
 //! and a crash lets it go on.

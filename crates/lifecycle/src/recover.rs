@@ -1,20 +1,26 @@
 //! After a crash, a restart or a reboot: every session becomes running or restorable again.
 //!
-//! The journal says what was under way (its table is in [`crate::journal`]), the records say what was there, the kernel says
-//! what is there now. Nothing here trusts a process id alone: a process is ours if its start time is the one written down,
+//! The journal says what was under way, the records say what was there, the kernel says what is there now. Each line of the
+//! journal belongs to a stage of a [pipeline](crate::pipeline), and that stage leads out: what was begun is taken back or carried on by the
+//! very steps that began it. Nothing here trusts a process id alone: a process is ours if its start time is the one written down,
 //! or if it is in the session's cgroup.
 
 use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::branch::BRANCH;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::gpu::{Wanted, explain};
 use crate::journal::{Entry, Line, Phase};
+use crate::making::New;
+use crate::pipeline::Work;
 use crate::record::{Record, SessionId, SessionState};
-use crate::rollback::{Safe, To};
-use crate::steps::{NoWatch, Steps};
+use crate::restart::RESTART;
+use crate::rollback::ROLLBACK;
+use crate::stop::STOP;
+use crate::suspend::SUSPEND;
+use crate::swap::{Going, Safe, Swap};
 
 /// What was found and done at the start.
 #[derive(Clone, Default, Debug)]
@@ -46,7 +52,11 @@ impl Engine {
                     let said = format!("{}: its journal could not be read", record.name);
                     match self.back_from_anywhere(&record) {
                         Ok(()) => entry.done().map(|()| said),
-                        Err(error) => self.off_the_gpu(&mut record, error),
+                        Err(error) => {
+                            let error =
+                                LifecycleError::GpuStuck { pids: Vec::new(), source: Box::new(error) };
+                            self.note_gpu_trouble(&mut record, &error).and(Err(error))
+                        }
                     }
                 }
             };
@@ -80,124 +90,67 @@ impl Engine {
         Ok(format!("{id}: a start that was cut short was cleared away"))
     }
 
+    /// Puts right what was cut short: by the pipeline that was under way, from the line that it had written.
     fn finish(&self, mut record: Record, line: Line, entry: Entry) -> Result<String> {
         let name = record.name.clone();
-        // A call to the driver that is under way must neither be raced nor lose its target.
-        self.wait_for_gpu_workers(&line.notes);
-        match line.phase {
+        self.wait_for_workers(&line);
+        let mut work = Work::found(self, &mut record, entry);
+        let phase = &line.phase;
+        let said = match phase {
             Phase::Starting => {
-                self.clear_away(&record);
-                self.forget(&record);
-                entry.done()?;
-                Ok(format!("{name}: a start or removal that was cut short was cleared away"))
+                // A start and a removal do the same, and less.
+                work.recover(BRANCH, &mut New::default(), phase)?;
+                "a start or removal that was cut short was cleared away".to_owned()
             }
-            Phase::Dumping { worker } => {
-                if let Some(worker) = worker
-                    && !worker.wait_gone(WORKER_LIMIT)
-                {
-                    let _gone = worker.signal(Signal::KILL);
-                    worker.wait_gone(WORKER_LIMIT);
-                }
-                self.let_go_on(&record);
-                // What is stopped cannot be brought back onto the GPU, so this comes last.
-                if let Err(error) = self.back_from_notes(&line.notes) {
-                    return self.off_the_gpu(&mut record, error);
-                }
-                record.gpu_trouble = None;
-                self.save(&record)?;
-                entry.done()?;
-                Ok(format!("{name}: a snapshot was cut short; the session goes on"))
+            Phase::Dumping { .. } => {
+                work.recover(SUSPEND, &mut Swap::default(), phase)?;
+                "a snapshot was cut short; the session goes on".to_owned()
             }
             Phase::Ending { safe, then: None, .. } => {
-                self.end_tree(&record)?;
-                record.head = Some(safe);
-                self.set_down(&mut record, SessionState::Suspended)?;
-                entry.done()?;
-                Ok(format!("{name}: a suspend was finished"))
+                let swap = &mut Swap { safe: Some(Safe::found(safe)?), ..Swap::default() };
+                work.recover(SUSPEND, swap, phase)?;
+                "a suspend was finished".to_owned()
             }
             Phase::Ending { safe, then: Some(commit), files } | Phase::Restoring { commit, safe, files } => {
-                self.end_tree(&record)?;
-                record.init = None;
-                self.restore_again(record, &commit, &safe, files, entry)
+                let (safe, going) = (Some(Safe::found(safe)?), Some(Going::found(commit, *files)?));
+                let swap = &mut Swap { safe, going, ..Swap::default() };
+                match work.recover(ROLLBACK, swap, phase) {
+                    Ok(()) => {
+                        self.kernel_restored(&record, commit, None);
+                        "a restore that was cut short was finished".to_owned()
+                    }
+                    // Running or asleep where it was: in the record, and nothing is lost.
+                    Err(error @ (LifecycleError::PutBack { .. } | LifecycleError::LeftSuspended { .. })) => {
+                        format!("a restore that was cut short failed: {error}")
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             Phase::Stopping => {
-                self.end_tree(&record)?;
-                record.exit = self.exit_status(&record);
-                self.set_down(&mut record, SessionState::Ended)?;
-                entry.done()?;
-                Ok(format!("{name}: its end was finished"))
+                work.recover(STOP, &mut Duration::default(), phase)?;
+                "its end was finished".to_owned()
             }
             Phase::Restarting => {
-                // The record names the old tree until that is ended, nobody while the new one is made, and then that one.
-                if record.init.is_some_and(|init| init.is_alive()) {
-                    entry.done()?;
-                    return Ok(format!("{name}: a restart was cut short before or after all of it"));
+                work.recover(RESTART, &mut New::default(), phase)?;
+                match record.state {
+                    SessionState::Running => "a restart was cut short before or after all of it".to_owned(),
+                    _ => "a restart was cut short; the session has no processes".to_owned(),
                 }
-                self.end_tree(&record)?;
-                record.exit = None;
-                self.set_down(&mut record, SessionState::Failed)?;
-                entry.done()?;
-                Ok(format!("{name}: a restart was cut short; the session has no processes"))
-            }
-        }
-    }
-
-    /// The driver would not bring a session's processes back. The entry stays in the journal for the next attempt.
-    fn off_the_gpu(&self, record: &mut Record, error: LifecycleError) -> Result<String> {
-        let error = LifecycleError::GpuStuck { pids: Vec::new(), source: Box::new(error) };
-        record.gpu_trouble = Some(explain(&error));
-        self.save(record)?;
-        Err(error)
-    }
-
-    fn restore_again(
-        &self,
-        mut record: Record,
-        commit: &str,
-        safe: &str,
-        files: bool,
-        entry: Entry,
-    ) -> Result<String> {
-        let name = record.name.clone();
-        let store = self.inner.store.open()?;
-        record.head = Some(safe.to_owned());
-        let (target, safe) = (store.resolve(commit)?, store.resolve(safe)?);
-        let mut steps = Steps::new(&NoWatch);
-        entry.enter(&Phase::Restoring { commit: target.to_string(), safe: safe.to_string(), files })?;
-        let aim = self.aim(&record, &store, target, true, &mut steps).and_then(|aim| {
-            let commit = aim.commit.short();
-            let placed = self.place_gpus(&record, &commit, aim.gpu.as_ref(), Wanted::default())?;
-            Ok((aim, placed))
-        });
-        let kept = self.parent_files(&store, &record);
-        let restored = match (aim, kept) {
-            (Ok((aim, placed)), Ok(kept)) => {
-                let safe = Safe { commit: safe, files: kept };
-                let to = To { aim: &aim, placed };
-                let brought = self.bring_up(&mut record, &store, to, &safe, files, entry, &mut steps);
-                brought.map(|_| self.kernel_restored(&record, &aim.commit.to_string(), None))
-            }
-            (Err(error), _) | (_, Err(error)) => {
-                self.set_down(&mut record, SessionState::Suspended)?;
-                entry.done()?;
-                Err(error)
             }
         };
-        Ok(match restored {
-            Ok(()) => format!("{name}: a restore that was cut short was finished"),
-            // Running at `safe`, or suspended at it: in the record, and nothing is lost.
-            Err(error) => format!("{name}: a restore that was cut short failed: {error}"),
-        })
+        Ok(format!("{name}: {said}"))
     }
 
-    /// A tree that may be stopped goes on.
-    fn let_go_on(&self, record: &Record) {
-        if let Some(init) = record.init
-            && init.is_alive()
+    /// Waits for whoever still works for the daemon that is gone. What CRIU does must not be raced, and a call to the driver must not
+    /// lose its target either.
+    fn wait_for_workers(&self, line: &Line) {
+        self.wait_for_gpu_workers(&line.notes);
+        if let Phase::Dumping { worker: Some(worker) } = line.phase
+            && !worker.wait_gone(WORKER_LIMIT)
         {
-            self.checkpointer().release(init);
+            let _gone = worker.signal(Signal::KILL);
+            worker.wait_gone(WORKER_LIMIT);
         }
-        self.habitat(record).thaw(&record.id);
     }
 
     /// A commit that was made, and whose session was not told any more, is the one that the next is made from.

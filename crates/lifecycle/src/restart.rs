@@ -16,6 +16,8 @@ use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::journal::Phase;
 use crate::locks::Doing;
+use crate::making::{Again, IT_RUNS, LAUNCH, LEAD_CLIENTS, New, WAIT_FOR_THE_KERNEL};
+use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::place::CONNECTION;
 use crate::prepare::{Connection, Prepared, check_directory, prepare, replace_as};
 use crate::record::{Record, SessionState};
@@ -23,6 +25,63 @@ use crate::request::{RestartRequest, SnapshotRequest, Start};
 use crate::start::for_people;
 use crate::steps::{Steps, Watch};
 use crate::view::SessionView;
+
+/// The old processes, the new ones, or none.
+pub(crate) const RESTART: Pipeline<New> = &[Stage::new(
+    "restarting",
+    |_| Phase::Restarting,
+    WayOut::Settle(whole_or_none),
+    &[
+        Step::shown("end the old processes", |work, new: &mut New| {
+            work.engine.end_with_grace(work.record, new.again.grace)?;
+            work.record.init = None;
+            work.record.holder = None;
+            Ok(())
+        }),
+        Step::quiet("begin anew", begin_anew),
+        LAUNCH,
+        LEAD_CLIENTS,
+        WAIT_FOR_THE_KERNEL,
+        IT_RUNS,
+    ],
+)];
+
+fn begin_anew(work: &mut Work<'_>, new: &mut New) -> Result<()> {
+    let place = &work.engine.inner.place;
+    let prepared = new.prepared()?;
+    let record = &mut *work.record;
+    let box_dir = place.box_dir(&record.id);
+    // From here on the status that is found there is the new command's.
+    forget_exit(&box_dir)?;
+    record.exit = None;
+    record.gpu_trouble = None;
+    record.state = SessionState::Starting;
+    record.command = for_people(&prepared.command);
+    if let Some(kernel) = &prepared.kernel {
+        let content = kernel.connection.inside.to_json();
+        replace_as(&box_dir.join(CONNECTION), content.as_bytes())?;
+    }
+    record.gpus.clone_from(&new.again.gpus);
+    if let Some(cwd) = &new.again.cwd {
+        record.cwd.clone_from(cwd);
+    }
+    let log = place.log(&record.id);
+    bounded::open_to_append(&log).map_err(io_error("open", &log))?;
+    work.engine.save(record)
+}
+
+/// The record names the old tree until that is ended, nobody while the new one is made, and then that one: what is whole stays.
+fn whole_or_none(work: &mut Work<'_>, _: &mut New) -> Result<()> {
+    let (engine, record) = (work.engine, &mut *work.record);
+    if record.init.is_some_and(|init| init.is_alive()) {
+        return Ok(());
+    }
+    engine.end_tree(record)?;
+    let is_new = record.state == SessionState::Starting;
+    record.exit = is_new.then(|| engine.exit_status(record)).flatten();
+    let state = if record.exit.is_some() { SessionState::Ended } else { SessionState::Failed };
+    engine.set_down(record, state)
+}
 
 impl Engine {
     /// Ends the processes of a session, if it has any, and runs a command in it anew.
@@ -48,49 +107,15 @@ impl Engine {
             )?;
         }
 
-        let entry = self.inner.journal.begin(&record.id, &Phase::Restarting)?;
-        steps.run("end the old processes", || self.end_with_grace(&record, request.grace()))?;
-        record.init = None;
-        record.holder = None;
-        record.exit = None;
-        record.gpus = gpus;
-        record.gpu_trouble = None;
-        record.state = SessionState::Starting;
-        record.command = for_people(&prepared.command);
-        if let Some(cwd) = &request.cwd {
-            cwd.as_path().clone_into(&mut record.cwd);
-        }
-        self.save(&record)?;
-        let result = self.launch_again(&mut record, Prepared { devices, ..prepared }, &mut steps);
-        match result {
-            Ok(()) => {
-                self.save(&record)?;
-                entry.done()?;
-                Ok(self.running(&record))
-            }
-            Err(error) => {
-                self.end_tree(&record)?;
-                record.exit = self.exit_status(&record);
-                let ended = record.exit.is_some();
-                let state = if ended { SessionState::Ended } else { SessionState::Failed };
-                self.set_down(&mut record, state)?;
-                entry.done()?;
-                Err(error)
-            }
-        }
-    }
-
-    fn launch_again(&self, record: &mut Record, prepared: Prepared, steps: &mut Steps<'_>) -> Result<()> {
-        let box_dir = self.inner.place.box_dir(&record.id);
-        forget_exit(&box_dir)?;
-        let log = self.inner.place.log(&record.id);
-        bounded::open_to_append(&log).map_err(io_error("open", &log))?;
-        if let Some(kernel) = &prepared.kernel {
-            let content = kernel.connection.inside.to_json();
-            replace_as(&box_dir.join(CONNECTION), content.as_bytes())?;
-        }
-        steps.run("launch", || self.run_box(record, prepared))?;
-        self.ready(record, steps)
+        let again = Again {
+            grace: request.grace(),
+            cwd: request.cwd.as_ref().map(|cwd| cwd.as_path().to_owned()),
+            gpus,
+        };
+        let prepared = Some(Prepared { devices, ..prepared });
+        let mut work = Work::new(self, &mut record, steps);
+        work.run(RESTART, &mut New { prepared, again, ..New::default() })?;
+        Ok(self.view(&record))
     }
 
     /// How the kernel was reached until now; anew if its files are gone.

@@ -2,7 +2,7 @@
 //!
 //! The order is always the same. Images are found or laid out, everything about them is checked ([`Engine::aim`]) while
 //! whatever runs still runs; only then does the caller end the old tree, put files back and call
-//! [`Engine::restore_processes`].
+//! [`Engine::restore_tree`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,6 @@ use history::{UserStore, Using};
 use manifest::host::{Verdict, compare};
 use manifest::snapshot::HostSection;
 use manifest::{Commit, Snapshot};
-use sandbox::process::Identity;
 use staging::{PlainImages, Staged};
 use workspace::Listing;
 
@@ -24,7 +23,6 @@ use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::gpu::{GpuAim, Placed, in_manifest};
 use crate::habitat::{Habitat, Made};
-use crate::journal::Entry;
 use crate::ports::{RestoreWanted, Tree};
 use crate::record::Record;
 use crate::steps::{StepProgress, Steps, Watch};
@@ -115,48 +113,15 @@ impl Engine {
         }
     }
 
-    /// Makes the processes. On an error none of them is left.
-    pub(crate) fn restore_processes(
+    /// Makes the processes, as they were but for their GPUs. On an error some may be left: see [`Engine::end_restored`].
+    pub(crate) fn restore_tree(
         &self,
         record: &mut Record,
         images: &Path,
         file_locks: bool,
         placed: &Placed,
-        entry: &Entry,
-        steps: &mut Steps<'_>,
     ) -> Result<()> {
-        let restored = steps.run("restore", || self.restore_tree(record, images, file_locks, placed));
-        let result = restored.and_then(|init| {
-            record.init = Some(init);
-            self.put_onto_gpus(init, placed, entry, steps)
-        });
-        match result {
-            Ok(()) => {
-                record.gpus = placed.granted.clone();
-                record.gpu_wish = placed.wish.clone();
-                record.gpu_trouble = None;
-                self.forward(record)
-            }
-            Err(error) => {
-                // What cannot be ended is found again by the next attempt, which begins with the same call.
-                let _still_there = self.end_tree(record);
-                record.init = None;
-                record.holder = None;
-                Err(error)
-            }
-        }
-    }
-
-    fn restore_tree(
-        &self,
-        record: &mut Record,
-        images: &Path,
-        file_locks: bool,
-        placed: &Placed,
-    ) -> Result<Identity> {
         self.checkpointer().ready()?;
-        // What an attempt that was cut short has left.
-        self.end_tree(record)?;
         let rewritten = self.own_paths(record, images)?;
         let images = rewritten.as_ref().map_or(images, |staged| staged.path());
         let log_dir = self.inner.place.criu_log(&record.id);
@@ -169,9 +134,19 @@ impl Engine {
             return Err(failure);
         }
         let pid = restored?;
-        habitat
-            .restored_root(record, pid)?
-            .ok_or_else(|| LifecycleError::Bug(format!("process {pid} was restored and was gone at once")))
+        let Some(init) = habitat.restored_root(record, pid)? else {
+            return Err(LifecycleError::Bug(format!("process {pid} was restored and was gone at once")));
+        };
+        record.init = Some(init);
+        Ok(())
+    }
+
+    /// Ends what a restore has made, or half of it.
+    pub(crate) fn end_restored(&self, record: &mut Record) -> Result<()> {
+        self.end_tree(record)?;
+        record.init = None;
+        record.holder = None;
+        Ok(())
     }
 
     /// Images in which the files that the session has private copies of lead to those; `None` if it has none.

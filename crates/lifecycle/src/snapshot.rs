@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use api::Variable;
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use history::{About, NewCommit, UserStore, variables_section};
@@ -13,53 +12,65 @@ use manifest::{CommitReason, Figures, Snapshot, TypedSection};
 use workspace::Listing;
 
 use crate::along;
-use crate::dump::{DumpPlan, Taken};
+use crate::dump::{
+    BACK_ONTO_THE_GPU, FREEZE_AND_DUMP, OFF_THE_GPU, ONCE_MORE, PREFLIGHT, dumping, is_off_the_gpu,
+};
 use crate::effects::happened;
+use crate::ending::TO_SLEEP;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::events::EventKind;
 use crate::exec::exit_code;
-use crate::gpu::{GpuTaken, OffGpu};
-use crate::journal::{Entry, Phase};
+use crate::gpu::GpuTaken;
 use crate::locks::Doing;
-use crate::record::{Record, SessionState};
-use crate::request::{Along, Cell, SnapshotRequest};
+use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
+use crate::record::Record;
+use crate::request::{Cell, SnapshotRequest};
 use crate::section::SessionSection;
 use crate::start::check_policy;
 use crate::steps::{StepProgress, Steps, Watch};
+use crate::swap::{Kept, Safe, Swap, Taken, Taking, Why};
 use crate::view::{NotCapturedView, SnapshotOutcome};
 
 /// How long a quiesce command may take.
 const QUIESCE_SECONDS: &str = "60";
 
-/// A snapshot that is in the store, durable and named.
-pub(crate) struct Kept {
-    pub(crate) commit: ObjectId,
-    pub(crate) files: Listing,
-    pub(crate) memory_bytes: u64,
-    pub(crate) vram_bytes: u64,
-    pub(crate) new_bytes: u64,
-    pub(crate) not_captured: Vec<NotCaptured>,
-    pub(crate) warnings: Vec<String>,
-    /// The session's mark, if it has become the snapshot's label.
-    pub(crate) mark: Option<String>,
-}
+/// Puts what was taken into the store, durably, as the session's newest snapshot.
+pub(crate) const KEEP: Step<Swap> =
+    Step::parts("keep", &["store memory", "store files", "commit"], |work, swap: &mut Swap| {
+        let taking = swap.taking()?;
+        let Some(taken) = taking.taken.take() else {
+            return Err(LifecycleError::Bug("nothing was taken that could be kept".to_owned()));
+        };
+        let (kept, files) = work.engine.keep(work.record, taken, &taking.why, &mut work.steps)?;
+        work.engine.at_head(work.record, &kept)?;
+        let commit = kept.commit;
+        taking.kept = Some(kept);
+        swap.safe = Some(Safe { commit, files: Some(files) });
+        Ok(())
+    })
+    .when(|_, swap| swap.safe.is_none());
 
-/// Why, and in whose words, a commit is made.
-pub(crate) struct Why<'a> {
-    pub(crate) reason: CommitReason,
-    pub(crate) message: &'a str,
-    pub(crate) tag: Option<&'a str>,
-    pub(crate) along: &'a Along,
-    /// What the kernel said before everything stood still.
-    pub(crate) variables: Option<Vec<Variable>>,
-}
+/// Everything that a session is, into the store, while it works on. When the tree runs again, a crash costs the snapshot and nothing
+/// else. If the driver will not bring its work back onto the GPU, the state is whole, in its memory and in the staged images: it is made durable
+/// first, and then that is tried again. If it still does not come back, the session is suspended at this snapshot, where nothing of it is
+/// lost and no GPU is held.
+pub(crate) const SNAPSHOT: Pipeline<Swap> = &[
+    Stage::new(
+        "dumping",
+        dumping,
+        WayOut::Back,
+        &[PREFLIGHT, OFF_THE_GPU, FREEZE_AND_DUMP, BACK_ONTO_THE_GPU, KEEP_IN_TROUBLE, ONCE_MORE],
+    ),
+    TO_SLEEP.when(is_off_the_gpu),
+    Stage::unwritten(&[KEEP]),
+];
 
-impl<'a> Why<'a> {
-    pub(crate) fn automatic(reason: CommitReason, along: &'a Along) -> Self {
-        Self { reason, message: "", tag: None, along, variables: None }
-    }
-}
+/// The first stage of whatever ends what runs: it stands still until its state is durable, and goes on if that fails.
+pub(crate) const STOP_AND_KEEP: Stage<Swap> =
+    Stage::new("dumping", dumping, WayOut::Back, &[PREFLIGHT, OFF_THE_GPU, FREEZE_AND_DUMP, KEEP]);
+
+const KEEP_IN_TROUBLE: Step<Swap> = KEEP.when(|_, swap| is_off_the_gpu(swap));
 
 impl Engine {
     /// Takes a snapshot of a running session, which goes on.
@@ -93,92 +104,45 @@ impl Engine {
             store.check_new_tag(tag)?;
         }
         let variables = self.variables_now(record, &request.along);
-        let (message, tag) = (request.message.as_str(), request.tag.as_deref());
-        let why = &Why { reason, message, tag, along: &request.along, variables };
+        let why = Why {
+            reason,
+            message: request.message.clone(),
+            tag: request.tag.clone(),
+            along: request.along.clone(),
+            variables,
+        };
         if let Some(command) = &request.quiesce {
             steps.run("quiesce", || self.quiesce(record, command))?;
         }
         let parent = steps.run("read the parent", || self.parent_files(&store, record))?;
         let policy = request.files.clone().unwrap_or_else(|| record.files.clone());
-        let entry = self.inner.journal.begin(&record.id, &Phase::Dumping { worker: None })?;
-        let plan = DumpPlan { record, leave: Leave::Running, policy: &policy, named: &[], parent: &parent };
-        let mut taken = match self.dump(&plan, &entry, &mut steps) {
-            Ok(taken) => taken,
-            Err(error) => return Err(self.conclude(record, entry, error)?),
+        let taking = Taking::new(Leave::Running, policy, parent, why);
+        let mut swap = Swap { taking: Some(taking), ..Swap::default() };
+        let mut work = Work::new(self, record, steps);
+        work.run(SNAPSHOT, &mut swap)?;
+        let steps = work.steps.timings();
+        let Some(taking) = swap.taking else {
+            return Err(LifecycleError::Bug("a snapshot was taken of nothing".to_owned()));
         };
-        let frozen = Duration::from_micros(taken.stats.frozen_us.into());
-        let mut warnings = taken.warnings.clone();
-        let vram_bytes = taken.gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes);
-        let gpu_paused = taken.gpu_paused.unwrap_or_default();
-        let kept = match (taken.gpu_failure.take(), taken.off.take()) {
-            (Some(failure), Some(off)) => {
-                self.keep_in_trouble(record, taken, &store, why, entry, (off, failure), &mut steps)?
-            }
-            _ => {
-                // The tree runs again: from here on a crash costs the snapshot and nothing else.
-                entry.done()?;
-                self.keep(record, taken, &store, why, &mut steps)?
-            }
-        };
-        warnings.extend(kept.warnings.iter().cloned());
-        self.at_head(record, &kept)?;
+        let (failure, kept) = taking.end()?;
+        if let Some(failure) = failure {
+            let (session, commit) = (record.name.clone(), kept.commit.short());
+            return Err(LifecycleError::SuspendedByGpu { session, commit, source: Box::new(failure) });
+        }
         self.running(record);
         self.inner.events.tell(record, EventKind::Snapshot { commit: kept.commit.to_string() });
         Ok(SnapshotOutcome {
             commit: kept.commit,
-            frozen,
-            gpu_paused,
+            frozen: kept.frozen,
+            gpu_paused: kept.gpu_paused,
             total: begun.elapsed(),
             memory_bytes: kept.memory_bytes,
-            vram_bytes,
+            vram_bytes: kept.vram_bytes,
             new_bytes: kept.new_bytes,
             not_captured: kept.not_captured.iter().map(not_captured_view).collect(),
-            warnings,
-            steps: steps.timings(),
+            warnings: kept.warnings,
+            steps,
         })
-    }
-
-    /// Keeps a snapshot whose processes the driver would not bring back onto the GPU. Their state is whole, in their memory and
-    /// in the staged images; so it is made durable first, and then they are tried again. If they still do not come back, the
-    /// session is suspended at this snapshot, where nothing of it is lost and no GPU is held.
-    #[expect(clippy::too_many_arguments, reason = "what a snapshot needs, and what went wrong")]
-    fn keep_in_trouble(
-        &self,
-        record: &mut Record,
-        taken: Taken,
-        store: &UserStore,
-        why: &Why<'_>,
-        entry: Entry,
-        (mut off, failure): (OffGpu, LifecycleError),
-        steps: &mut Steps<'_>,
-    ) -> Result<Kept> {
-        let kept = self.keep(record, taken, store, why, steps);
-        if let Ok(kept) = &kept {
-            self.at_head(record, kept)?;
-        }
-        match (kept, off.again(failure)) {
-            (Ok(kept), Ok(())) => {
-                entry.done()?;
-                Ok(kept)
-            }
-            (Err(error), Ok(())) => {
-                entry.done()?;
-                Err(error)
-            }
-            (Ok(kept), Err(failure)) => {
-                entry.enter(&Phase::Ending { safe: kept.commit.to_string(), then: None, files: true })?;
-                off.ended();
-                self.end_tree(record)?;
-                self.set_down(record, SessionState::Suspended)?;
-                entry.done()?;
-                let (session, commit) = (record.name.clone(), kept.commit.short());
-                Err(LifecycleError::SuspendedByGpu { session, commit, source: Box::new(failure) })
-            }
-            (Err(_), Err(failure)) => {
-                off.ended();
-                Err(self.conclude(record, entry, failure)?)
-            }
-        }
     }
 
     /// Writes down that a snapshot is the session's newest, and that the mark is used if it has become its label.
@@ -199,18 +163,19 @@ impl Engine {
         }
     }
 
-    /// Puts what was taken into the store, commits it durably, and keeps the plain images for a quick way back.
-    pub(crate) fn keep(
+    /// Puts what was taken into the store, commits it durably, and keeps the plain images for a quick way back. Says what the
+    /// snapshot knows of files, too.
+    fn keep(
         &self,
         record: &Record,
         taken: Taken,
-        store: &UserStore,
-        why: &Why<'_>,
+        why: &Why,
         steps: &mut Steps<'_>,
-    ) -> Result<Kept> {
+    ) -> Result<(Kept, Listing)> {
+        let store = self.inner.store.open()?;
         let head = record.head_id()?;
         let parent = head.map(|head| store.load(&head)).transpose()?.map(|(_, snapshot)| snapshot);
-        let Taken { staged, files, gpu, stats, gpu_paused, .. } = taken;
+        let Taken { staged, files, gpu, stats, mut warnings, gpu_paused } = taken;
         let pins: Vec<ObjectId> = head.into_iter().collect();
         let session = store.write(&pins)?;
         let watch = steps.watch();
@@ -231,8 +196,7 @@ impl Engine {
         if let Some(gpu) = &gpu {
             sections.push(gpu.section.to_section()?);
         }
-        let mut warnings = Vec::new();
-        sections.extend(along::notebook_section(record, why.along, &session, &mut warnings)?);
+        sections.extend(along::notebook_section(record, &why.along, &session, &mut warnings)?);
         if let Some(variables) = &why.variables {
             sections.push(variables_section(variables, &session)?);
         }
@@ -262,9 +226,9 @@ impl Engine {
                     thread: &record.thread,
                     expected: head,
                     author: &record.owner,
-                    message: why.message,
+                    message: &why.message,
                     reason: why.reason.clone(),
-                    tag: why.tag,
+                    tag: why.tag.as_deref(),
                     about,
                     seal: Some(&self.inner.sealer),
                 },
@@ -272,16 +236,19 @@ impl Engine {
         })?;
         happened("the snapshot is committed");
         self.inner.stages.adopt(staged, &snapshot_id.to_string());
-        Ok(Kept {
+        let files = Listing::of_snapshot(store.store(), &snapshot)?;
+        let kept = Kept {
             commit,
-            files: Listing::of_snapshot(store.store(), &snapshot)?,
+            frozen: Duration::from_micros(stats.frozen_us.into()),
+            gpu_paused: gpu_paused.unwrap_or_default(),
             memory_bytes: ingested.stats.memory_bytes,
             vram_bytes,
             new_bytes: ingested.stats.new_bytes,
             not_captured: captured.not_captured,
             warnings,
             mark,
-        })
+        };
+        Ok((kept, files))
     }
 
     /// What this machine is, for the comparison at a restore. GPUs are part of it for what uses some.

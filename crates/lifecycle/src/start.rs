@@ -9,7 +9,6 @@ use api::StartRequest;
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::bounded;
-use sandbox::process::Identity;
 use sandbox::{Commands, DeviceNode, SandboxError, User};
 use workspace::FilePolicy;
 
@@ -17,9 +16,10 @@ use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::nodes_for;
 use crate::habitat::HabitatKind;
-use crate::journal::Phase;
 use crate::locks::Doing;
+use crate::making::{IT_RUNS, LAUNCH, LEAD_CLIENTS, New, WAIT_FOR_THE_KERNEL, remove_place, starting};
 use crate::notes::Notes;
+use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::place::{CONNECTION, make, make_for};
 use crate::prepare::{Connection, Prepared, check_directory, new_ports, prepare, replace_for, write_for};
 use crate::record::{KernelRecord, Network, Record, SessionId, SessionState};
@@ -33,6 +33,36 @@ const KERNEL_LIMIT: Duration = Duration::from_secs(120);
 
 /// A process that has this variable runs in a session. In a branch it still names the original: memory is as it was.
 const SESSION_VARIABLE: &str = "INFINIJUP_SESSION";
+
+/// Nobody was told of a session that is not there yet: if it fails, or is cut short, nothing of it is left.
+pub(crate) const START: Pipeline<New> = &[Stage::new(
+    "starting",
+    starting,
+    WayOut::Back,
+    &[
+        Step::quiet("make its place", make_place).undo(remove_place),
+        LAUNCH,
+        LEAD_CLIENTS,
+        WAIT_FOR_THE_KERNEL,
+        IT_RUNS,
+    ],
+)];
+
+/// From here on a crash finds a record, and with it everything that has to be cleared away.
+fn make_place(work: &mut Work<'_>, new: &mut New) -> Result<()> {
+    let (record, place) = (&*work.record, &work.engine.inner.place);
+    let box_dir = place.box_dir(&record.id);
+    make(&place.session(&record.id))?;
+    make(&place.criu_log(&record.id))?;
+    make_for(&box_dir, record.owner.uid, record.owner.gid)?;
+    work.engine.save(record)?;
+    if let Some(kernel) = &new.prepared()?.kernel {
+        // The box is empty and nobody runs in it yet, so this path is what it seems.
+        let content = kernel.connection.inside.to_json();
+        write_for(&box_dir.join(CONNECTION), &record.owner, content.as_bytes())?;
+    }
+    Ok(())
+}
 
 impl Engine {
     /// Starts a session. It is there when this returns: a kernel answers.
@@ -89,38 +119,9 @@ impl Engine {
             notes,
             owner: user,
         };
-        let entry = self.inner.journal.begin(&id, &Phase::Starting)?;
-        let prepared = Prepared { devices, ..prepared };
-        let result = self.launch(&mut record, prepared, &mut steps);
-        match result {
-            Ok(()) => {
-                self.save(&record)?;
-                entry.done()?;
-                Ok(self.running(&record))
-            }
-            Err(error) => {
-                self.clear_away(&record);
-                entry.done()?;
-                self.forget(&record);
-                Err(error)
-            }
-        }
-    }
-
-    fn launch(&self, record: &mut Record, prepared: Prepared, steps: &mut Steps<'_>) -> Result<()> {
-        let place = &self.inner.place;
-        let box_dir = place.box_dir(&record.id);
-        make(&place.session(&record.id))?;
-        make(&place.criu_log(&record.id))?;
-        make_for(&box_dir, record.owner.uid, record.owner.gid)?;
-        self.save(record)?;
-        if let Some(kernel) = &prepared.kernel {
-            // The box is empty and nobody runs in it yet, so this path is what it seems.
-            let content = kernel.connection.inside.to_json();
-            write_for(&box_dir.join(CONNECTION), &record.owner, content.as_bytes())?;
-        }
-        steps.run("launch", || self.run_box(record, prepared))?;
-        self.ready(record, steps)
+        let prepared = Some(Prepared { devices, ..prepared });
+        Work::new(self, &mut record, steps).run(START, &mut New { prepared, ..New::default() })?;
+        Ok(self.view(&record))
     }
 
     /// Runs the command of a session that has no processes, in its directory.
@@ -148,19 +149,6 @@ impl Engine {
             cwd: record.cwd.clone(),
         };
         self.habitat(record).launch(record, commands, prepared.devices)
-    }
-
-    /// A session's processes were made: its kernel is waited for.
-    pub(crate) fn ready(&self, record: &mut Record, steps: &mut Steps<'_>) -> Result<()> {
-        if let Some(init) = record.init
-            && record.kernel.is_some()
-        {
-            self.forward(record)?;
-            steps.run("wait for the kernel", || self.wait_for_kernel(record, init))?;
-        }
-        // A command may be done by now: it ran, whatever its status.
-        record.state = SessionState::Running;
-        Ok(())
     }
 
     /// The GPUs that a session with this wish gets, and the nodes by which it opens them.
@@ -231,8 +219,8 @@ impl Engine {
         Ok(ConnectionFile::read(&path)?)
     }
 
-    fn wait_for_kernel(&self, record: &Record, init: Identity) -> Result<()> {
-        let Some(kernel) = &record.kernel else { return Ok(()) };
+    pub(crate) fn wait_for_kernel(&self, record: &Record) -> Result<()> {
+        let (Some(kernel), Some(init)) = (&record.kernel, record.init) else { return Ok(()) };
         let begun = Instant::now();
         loop {
             if !init.is_alive() {

@@ -59,6 +59,12 @@ pub(crate) struct Steps<'a> {
     warnings: Vec<String>,
 }
 
+/// A step that has begun.
+pub(crate) struct Begun {
+    step: &'static str,
+    at: Instant,
+}
+
 impl<'a> Steps<'a> {
     pub(crate) fn new(watch: &'a dyn Watch) -> Self {
         Self { watch, done: Vec::new(), warnings: Vec::new() }
@@ -66,15 +72,25 @@ impl<'a> Steps<'a> {
 
     /// Runs one step.
     pub(crate) fn run<T>(&mut self, step: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let begun = self.begin(step);
+        let result = work();
+        self.end(begun, result.is_ok());
+        result
+    }
+
+    /// A step begins.
+    pub(crate) fn begin(&self, step: &'static str) -> Begun {
         self.watch.step(step, StepState::Begun);
         happened(&format!("{step}: begun"));
-        let begun = Instant::now();
-        let result = work();
-        let took = begun.elapsed();
+        Begun { step, at: Instant::now() }
+    }
+
+    /// It ends.
+    pub(crate) fn end(&mut self, Begun { step, at }: Begun, ok: bool) {
+        let took = at.elapsed();
         happened(&format!("{step}: over"));
-        self.watch.step(step, StepState::Ended { took, ok: result.is_ok() });
+        self.watch.step(step, StepState::Ended { took, ok });
         self.done.push(Timing { step, took });
-        result
     }
 
     pub(crate) fn watch(&self) -> &'a dyn Watch {

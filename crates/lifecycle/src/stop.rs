@@ -1,4 +1,4 @@
-//! The end of a session's processes, wanted or not, and the end of a session.
+//! The end of a session's processes, wanted or not.
 
 use std::fs;
 use std::path::Path;
@@ -10,19 +10,36 @@ use rustix::process::Signal;
 use sandbox::SandboxError;
 use sandbox::process::Identity;
 
-use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
 use crate::journal::Phase;
 use crate::locks::Doing;
+use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::record::{Record, SessionState};
 use crate::request::StopRequest;
+use crate::steps::{NoWatch, Steps};
 use crate::view::SessionView;
 
 /// How much later than the process that an operation missed the first process of a session may be gone.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 /// How soon to look again whether an operation is done.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// Somebody wants them to end: whatever happens, they do. It knows how long they have between SIGTERM and SIGKILL.
+pub(crate) const STOP: Pipeline<Duration> = &[Stage::new(
+    "stopping",
+    |_| Phase::Stopping,
+    WayOut::On,
+    &[
+        Step::quiet("end the processes", |work, grace: &mut Duration| {
+            work.engine.end_with_grace(work.record, *grace)
+        }),
+        Step::last("write down that it has ended", |work, _| {
+            work.record.exit = work.engine.exit_status(work.record);
+            work.engine.set_down(work.record, SessionState::Ended)
+        }),
+    ],
+)];
 
 impl Engine {
     /// Ends a session's processes: SIGTERM, and SIGKILL after a while. Its snapshots stay.
@@ -31,29 +48,9 @@ impl Engine {
         if record.state == SessionState::Ended || record.state == SessionState::Failed {
             return Ok(self.view(&record));
         }
-        let entry = self.inner.journal.begin(&record.id, &Phase::Stopping)?;
-        self.end_with_grace(&record, request.grace())?;
-        record.exit = self.exit_status(&record);
-        self.set_down(&mut record, SessionState::Ended)?;
-        entry.done()?;
+        let mut grace = request.grace();
+        Work::new(self, &mut record, Steps::new(&NoWatch)).run(STOP, &mut grace)?;
         Ok(self.view(&record))
-    }
-
-    /// Forgets a session that has no processes. Its history stays in the store.
-    pub fn remove(&self, which: &str) -> Result<()> {
-        let (_held, record) = self.hold(which, Doing::Remove)?;
-        if matches!(record.state, SessionState::Running | SessionState::Starting) {
-            return Err(LifecycleError::WrongState {
-                session: record.name,
-                state: record.state.as_str(),
-                action: "be removed; stop or suspend it first",
-            });
-        }
-        // A crash from here on finds the intent and no processes, and removes the rest.
-        let entry = self.inner.journal.begin(&record.id, &Phase::Starting)?;
-        self.clear_away(&record);
-        self.forget(&record);
-        entry.done()
     }
 
     /// The first process of a session ended. If somebody is in the middle of an operation on it, that was them, or they have
@@ -136,22 +133,6 @@ impl Engine {
     pub(crate) fn free_machine(&self, record: &Record) {
         self.leave_kernel(&record.id);
         self.habitat(record).free(record);
-    }
-
-    /// Removes every trace of a session but its history.
-    pub(crate) fn clear_away(&self, record: &Record) {
-        let _still_there = self.end_tree(record);
-        self.free_machine(record);
-        happened("its processes are gone, and their traces on the machine");
-        if let Some(kernel) = &record.kernel {
-            let _litter = fs::remove_file(&kernel.connection_file);
-        }
-        if record.origin.is_some() && record.files_at.starts_with(self.inner.place.state.join("branches")) {
-            let _litter = workspace::remove_branch_files(&record.files_at);
-            let _litter = workspace::remove_branch_files(&crate::place::outside_directory(&record.files_at));
-        }
-        let _litter = remove_directory(&self.inner.place.session(&record.id));
-        happened("its directory is gone");
     }
 
     /// The status that the session's command ended with, as its init wrote it down.

@@ -1,17 +1,27 @@
 //! Sleep: a session's processes end and free what they held; and its return.
 
+use checkpoint_criu::Leave;
+
 use crate::along;
+use crate::ending::TO_SLEEP;
 use crate::engine::{Engine, memory_of};
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
-use crate::journal::Phase;
 use crate::locks::Doing;
-use crate::record::SessionState;
+use crate::pipeline::{Pipeline, Work};
+use crate::record::{Record, SessionState};
 use crate::request::{ResumeRequest, RollbackRequest, SuspendRequest};
-use crate::rollback::{Safe, To};
-use crate::snapshot::Why;
+use crate::restoring::RESTORING;
+use crate::snapshot::STOP_AND_KEEP;
 use crate::steps::{Steps, Watch};
+use crate::swap::{Going, Safe, Swap, Taking, Why};
 use crate::view::{SessionView, SuspendOutcome};
+
+/// Stopped, kept, ended.
+pub(crate) const SUSPEND: Pipeline<Swap> = &[STOP_AND_KEEP, TO_SLEEP];
+
+/// What a session without processes becomes.
+pub(crate) const RESUME: Pipeline<Swap> = &[RESTORING];
 
 impl Engine {
     /// Takes a snapshot of a session and ends its processes.
@@ -25,25 +35,37 @@ impl Engine {
         request.along.check()?;
         let reason = along::reason_of_suspend(request.reason.as_deref())?;
         let (_held, mut record) = self.hold(which, Doing::Suspend)?;
-        let mut steps = Steps::new(watch);
         let init = record.living_init("be suspended")?;
         self.mend(&mut record)?;
-        let store = self.inner.store.open()?;
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
         let variables = self.variables_now(&record, &request.along);
-        let (message, along) = (request.message.as_str(), &request.along);
-        let why = Why { reason, message, tag: None, along, variables };
-        let (entry, stopped, kept) = self.stop_and_keep(&mut record, &store, &[], &why, &mut steps)?;
-        let phase = Phase::Ending { safe: kept.commit.to_string(), then: None, files: true };
-        steps.run("end the processes", || stopped.end(self, &record, &entry, &phase))?;
-        self.set_down(&mut record, SessionState::Suspended)?;
-        entry.done()?;
-        Ok(SuspendOutcome {
-            commit: kept.commit,
-            freed_bytes,
-            freed_vram_bytes: kept.vram_bytes,
-            steps: steps.timings(),
-        })
+        let why = Why {
+            reason,
+            message: request.message.clone(),
+            tag: None,
+            along: request.along.clone(),
+            variables,
+        };
+        let parent = self.parent_files(&self.inner.store.open()?, &record)?;
+        let taking = Taking::new(Leave::Stopped, record.files.clone(), parent, why);
+        let mut swap = Swap { taking: Some(taking), ..Swap::default() };
+        let mut work = Work::new(self, &mut record, Steps::new(watch));
+        let done = work.run(SUSPEND, &mut swap);
+        let steps = work.steps.timings();
+        self.looked_after(&record, done)?;
+        let kept = swap.taking.and_then(|taking| taking.kept);
+        let Some(kept) = kept else {
+            return Err(LifecycleError::Bug("a session was suspended without a snapshot".to_owned()));
+        };
+        Ok(SuspendOutcome { commit: kept.commit, freed_bytes, freed_vram_bytes: kept.vram_bytes, steps })
+    }
+
+    /// What became of an operation that may have stopped a session. If it runs, it is looked after again.
+    pub(crate) fn looked_after(&self, record: &Record, done: Result<()>) -> Result<()> {
+        if done.is_err() && record.state == SessionState::Running {
+            self.running(record);
+        }
+        done
     }
 
     /// Brings a session back from its newest snapshot.
@@ -72,11 +94,12 @@ impl Engine {
         steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
         let wanted = Wanted { wish: request.gpus.as_ref(), force: request.force, ends: None };
         let placed = self.place_gpus(&record, &head.short(), aim.gpu.as_ref(), wanted)?;
-        let safe = Safe { commit: head, files: aim.files.clone() };
-        let phase = Phase::Restoring { commit: head.to_string(), safe: head.to_string(), files: true };
-        let entry = self.inner.journal.begin(&record.id, &phase)?;
-        let to = To { aim: &aim, placed };
-        self.bring_up(&mut record, &store, to, &safe, true, entry, &mut steps)?;
+        let mut swap = Swap {
+            safe: Some(Safe { commit: head, files: Some(aim.files.clone()) }),
+            going: Some(Going::to(aim, placed, true)),
+            ..Swap::default()
+        };
+        Work::new(self, &mut record, steps).run(RESUME, &mut swap)?;
         self.kernel_restored(&record, &head.to_string(), None);
         Ok(self.view(&record))
     }

@@ -86,6 +86,13 @@ impl Placed {
     pub(crate) fn in_place(section: GpuSection) -> Self {
         Self { processes: section.processes, ..Self::default() }
     }
+
+    /// The session has them now.
+    pub(crate) fn grant_to(&self, record: &mut Record) {
+        record.gpus.clone_from(&self.granted);
+        record.gpu_wish = self.wish.clone();
+        record.gpu_trouble = None;
+    }
 }
 
 impl Engine {

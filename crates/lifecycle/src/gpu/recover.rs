@@ -52,22 +52,12 @@ impl Engine {
         Ok(still(&driver, &cuda)?)
     }
 
-    /// Ends an operation that failed. If it left processes off the GPU, its entry stays in the journal and the record says why;
-    /// else the entry goes away.
-    pub(crate) fn conclude(
-        &self,
-        record: &mut Record,
-        entry: Entry,
-        error: LifecycleError,
-    ) -> Result<LifecycleError> {
-        if !matches!(error, LifecycleError::GpuStuck { .. }) {
-            entry.done()?;
-            return Ok(error);
-        }
-        record.gpu_trouble = Some(explain(&error));
+    /// An operation has left processes off the GPU: the record says why, and its entry stays in the journal.
+    pub(crate) fn note_gpu_trouble(&self, record: &mut Record, error: &LifecycleError) -> Result<()> {
+        record.gpu_trouble = Some(explain(error));
         self.save(record)?;
         self.mend_later(&record.id);
-        Ok(error)
+        Ok(())
     }
 
     /// Tries again to bring a session's processes back to the GPU, if they are not there.

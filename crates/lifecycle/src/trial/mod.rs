@@ -13,6 +13,7 @@
 
 pub(crate) mod fuse;
 mod ground;
+mod listed;
 pub(crate) mod machine;
 mod stories;
 
@@ -97,11 +98,29 @@ fn try_everywhere(name: &str) {
     let count = |sort: &str| told.iter().filter(|line| line.starts_with(sort)).count();
     let (moments, requests) = (count("moment"), count("request"));
     assert!(moments >= story.moments, "{name} passes {moments} moments only: {told:#?}");
+    steps_are_those_of_the_pipelines(name, &told);
     for at in 1..=moments {
         tell(story, Fault::DiesAt(at));
     }
     for at in 1..=requests {
         tell(story, Fault::FailsAt(at));
+    }
+}
+
+/// An unharmed story passes every step of its pipeline that is not for some days only; and nothing is told of a step that no pipeline has.
+fn steps_are_those_of_the_pipelines(story: &str, told: &[String]) {
+    let pipelines = listed::pipelines();
+    let passed = |step: &str| told.iter().any(|line| *line == format!("moment {step}: over"));
+    for pipeline in pipelines.iter().filter(|pipeline| pipeline.name == story) {
+        for step in &pipeline.always {
+            assert!(passed(step), "{story} does not pass `{step}`: {told:#?}");
+        }
+    }
+    let written = told.iter().skip_while(|line| !line.starts_with("moment the journal says"));
+    let begun = written.filter_map(|line| line.strip_prefix("moment ")?.strip_suffix(": begun"));
+    for step in begun {
+        let known = pipelines.iter().any(|pipeline| pipeline.told.contains(&step));
+        assert!(known, "{story} tells of `{step}`, which is in no pipeline");
     }
 }
 

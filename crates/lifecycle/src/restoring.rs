@@ -1,0 +1,205 @@
+//! Processes and files become what a snapshot says: the last stage of a rollback, and all of a resume.
+//!
+//! The session has no processes when it begins, and the state that it had is durable. So whatever fails, it is taken back and the
+//! session is put back to that state, by the same stage; if that fails, too, the session sleeps there. A crash only means that all of it
+//! is done again, from the first step.
+
+use std::path::PathBuf;
+
+use cas_core::ObjectId;
+use history::UserStore;
+use workspace::{CaptureRequest, FilePolicy, Listing, PutBack};
+
+use crate::effects::happened;
+use crate::engine::Engine;
+use crate::error::{LifecycleError, Result};
+use crate::gpu::Wanted;
+use crate::pipeline::{Stage, Step, WayOut, Work};
+use crate::record::{Record, SessionState};
+use crate::steps::{NoWatch, StepProgress, Steps};
+use crate::swap::{Safe, Swap};
+
+/// The stage.
+pub(crate) const RESTORING: Stage<Swap> = Stage::new(
+    "restoring",
+    Swap::restoring,
+    WayOut::OnOr(go_to_safe),
+    &[
+        Step::parts("end what is left", &["end the old processes"], end_what_is_left),
+        Step::parts("aim", &["lay out images", "check images"], aim)
+            .when(|_, swap| swap.going.as_ref().is_some_and(|going| going.ready.is_none())),
+        Step::shown("put files back", put_files_back)
+            .when(|_, swap| swap.going.as_ref().is_some_and(|going| going.files)),
+        Step::shown("restore", |work, swap: &mut Swap| {
+            let (aim, placed) = swap.going()?.ready()?;
+            work.engine.restore_tree(work.record, aim.images.path(), true, placed)
+        })
+        .undo(|work, _| work.engine.end_restored(work.record)),
+        Step::parts("onto the GPU", &["restore the GPU", "unlock the GPU"], |work, swap| {
+            let (engine, init) = (work.engine, work.record.init);
+            let (_, placed) = swap.going()?.ready()?;
+            let (entry, steps) = work.noted()?;
+            init.map_or(Ok(()), |init| engine.put_onto_gpus(init, placed, entry, steps))
+        }),
+        Step::quiet("lead clients to it", |work, _| work.engine.forward(work.record)),
+        Step::quiet("commit the way back", |work, swap| {
+            let head = work.engine.write_rollback(work.record, swap.going()?.commit, swap.safe()?.commit)?;
+            swap.going()?.head = Some(head);
+            Ok(())
+        }),
+        Step::last("write down that it runs", |work, swap| {
+            let going = swap.going()?;
+            let (_, placed) = going.ready()?;
+            let record = &mut *work.record;
+            record.head = going.head.map(|head| head.to_string());
+            placed.grant_to(record);
+            record.state = SessionState::Running;
+            record.exit = None;
+            work.engine.save(record)?;
+            work.engine.running(record);
+            Ok(())
+        }),
+    ],
+);
+
+/// Also what an attempt that was cut short has made.
+fn end_what_is_left(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
+    let Work { engine, record, steps, .. } = work;
+    record.head = Some(swap.safe()?.commit.to_string());
+    match record.init {
+        Some(_) => steps.run("end the old processes", || engine.end_tree(record))?,
+        None => engine.end_tree(record)?,
+    }
+    record.init = None;
+    Ok(())
+}
+
+/// Nobody has aimed yet: after a crash, and on the way to a safe place. No check may stand in its way that is not about whether it can
+/// be done.
+fn aim(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
+    let Work { engine, record, steps, .. } = work;
+    let going = swap.going()?;
+    let aim = engine.aim(record, &engine.inner.store.open()?, going.commit, true, steps)?;
+    let placed = engine.place_gpus(record, &aim.commit.short(), aim.gpu.as_ref(), Wanted::default())?;
+    going.ready = Some((aim, placed));
+    Ok(())
+}
+
+fn put_files_back(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
+    let (engine, store) = (work.engine, work.engine.inner.store.open()?);
+    let kept = match swap.safe()? {
+        Safe { files: Some(files), .. } => files.clone(),
+        Safe { commit, .. } => Listing::of_snapshot(store.store(), &store.load(commit)?.1)?,
+    };
+    let (aim, _) = swap.going()?.ready()?;
+    for (path, reason) in engine.put_files_back(work.record, &store, &aim.files, &kept)? {
+        work.steps.warn(format!("`{}` was left as it is: {reason}", path.display()));
+    }
+    Ok(())
+}
+
+/// After an error, and with nothing of the restore left: the session becomes again what it was, or sleeps there.
+fn go_to_safe(work: &mut Work<'_>, swap: &mut Swap, error: LifecycleError) -> Result<LifecycleError> {
+    let safe = swap.safe()?.commit;
+    let going = swap.going()?;
+    let (session, commit, source) = (work.record.name.clone(), going.commit.short(), Box::new(error));
+    // Dropping it frees the place that it was promised on GPUs.
+    if let Some((aim, _)) = going.ready.take() {
+        // The images may be what failed: the next attempt lays them out from the store, which checks every byte.
+        work.engine.inner.stages.forget(&aim.key);
+    }
+    work.record.head = Some(safe.to_string());
+    if going.commit == safe {
+        work.engine.set_down(work.record, SessionState::Suspended)?;
+        return Ok(LifecycleError::LeftSuspended { session, commit, safe: safe.short(), source });
+    }
+    going.commit = safe;
+    let told = std::mem::replace(&mut work.steps, Steps::new(&NoWatch));
+    let back = work.run(&[RESTORING], swap);
+    work.steps = told;
+    match back {
+        Ok(()) => {
+            // It is the one that is being answered with this error.
+            work.engine.renew_kernel(work.record, None);
+            Ok(LifecycleError::PutBack { session, commit, source })
+        }
+        Err(LifecycleError::LeftSuspended { safe, .. }) => {
+            Ok(LifecycleError::LeftSuspended { session, commit, safe, source })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Engine {
+    /// Makes the files what `to` says. What would be overwritten and is in no snapshot yet is kept first. Returns what was
+    /// left as it is, and why.
+    fn put_files_back(
+        &self,
+        record: &Record,
+        store: &UserStore,
+        to: &Listing,
+        kept: &Listing,
+    ) -> Result<Vec<(PathBuf, String)>> {
+        let places = self.habitat(record).places(record);
+        let put_back = PutBack {
+            store: store.store(),
+            user: &record.owner,
+            places: &places,
+            policy: &record.files,
+            to,
+            head: None,
+            running: false,
+            open: &[],
+        };
+        let uncovered = put_back.uncovered(kept)?;
+        if uncovered.is_empty() {
+            return Ok(put_back.run(kept)?.kept);
+        }
+        let mut all = self.keep_files(record, store, &uncovered)?;
+        all.merge(kept.clone());
+        Ok(put_back.run(&all)?.kept)
+    }
+
+    /// A commit of nothing but files, on a thread of its own, for what no other snapshot holds.
+    fn keep_files(&self, record: &Record, store: &UserStore, named: &[PathBuf]) -> Result<Listing> {
+        let places = self.habitat(record).places(record);
+        let staged = self.inner.stages.stage(0)?;
+        let session = store.write(&[])?;
+        let request = CaptureRequest {
+            user: &record.owner,
+            places: &places,
+            policy: &FilePolicy::None,
+            named,
+            staging: staged.files(),
+            parent: &Listing::default(),
+        };
+        let pending = workspace::begin(&request, &[])?;
+        let captured = pending.finish(&session, &StepProgress::new(&NoWatch, "store files"))?;
+        let snapshot = store.commit_files(
+            session,
+            &record.thread,
+            &record.owner,
+            &captured.workspace,
+            &captured.outside,
+        )?;
+        Ok(Listing::of_snapshot(store.store(), &snapshot)?)
+    }
+
+    /// The commit that says that the session went back. Its state is that of the target: nothing is stored twice.
+    fn write_rollback(&self, record: &Record, to: ObjectId, safe: ObjectId) -> Result<ObjectId> {
+        if to == safe {
+            return Ok(to);
+        }
+        let store = self.inner.store.open()?;
+        if let Some(head) = store.head(&record.thread)?
+            && store.commit_of(&head)?.parents == [safe, to]
+        {
+            // It was written, and then the daemon was killed.
+            return Ok(head);
+        }
+        let on = (record.id.as_str(), record.thread.as_str());
+        let (commit, _) = store.commit_rollback(on, &safe, &to, &record.owner, Some(&self.inner.sealer))?;
+        happened("the way back is committed");
+        Ok(commit)
+    }
+}
