@@ -239,7 +239,7 @@ GPU_TESTS+=' or (package(lifecycle) and binary(/real_gpu/))'
 export GPU_TESTS
 
 # Tests that need root and CRIU. `unit` leaves both kinds out, `sessions` runs these.
-LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(image-trust) or package(sandbox) or package(lifecycle)))'
+LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(image-trust) or package(sandbox) or package(lifecycle) or package(memory-path)))'
 LIVE_TESTS+=' or (package(image-store) and test(/\breal::/))'
 LIVE_TESTS="($LIVE_TESTS) and not ($GPU_TESTS)"
 export LIVE_TESTS

@@ -33,6 +33,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("gpu-detect", &[]),
     ("checkpoint-cuda", &[]),
     ("checkpoint-criu", &[]),
+    ("memory-path", &[]),
     ("sandbox", &[]),
     ("jupyter-bridge", &[]),
     // A stand-in for the driver, for tests and demos: only ever a dev-dependency.

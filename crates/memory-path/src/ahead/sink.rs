@@ -1,0 +1,18 @@
+//! Where pages go.
+
+use crate::error::SinkError;
+use crate::pages::{PAGE_BYTES, Run, Task};
+
+/// Keeps the newest copy of pages, by task and address.
+///
+/// It need not know which pages are still there: whoever takes a page out has a list of those that belong to the snapshot.
+pub trait PageSink {
+    /// Takes pages that lie one after the other from this address on, in place of what it has of them.
+    fn put(&mut self, task: Task, start: u64, pages: &[u8]) -> Result<(), SinkError>;
+
+    /// Drops pages: what it has of them is no longer true, and there is nothing better.
+    fn forget(&mut self, task: Task, run: Run) -> Result<(), SinkError>;
+
+    /// Gives a page back; `false` if it has none.
+    fn get(&mut self, task: Task, address: u64, into: &mut [u8; PAGE_BYTES]) -> Result<bool, SinkError>;
+}

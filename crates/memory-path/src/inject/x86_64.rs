@@ -1,0 +1,170 @@
+//! The injection in the registers of x86_64.
+
+use std::io;
+
+use base::proc::{self, Mapping};
+use nix::errno::Errno;
+use nix::libc::{self, user_regs_struct as Registers};
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+use super::Call;
+use crate::error::{MemoryError, NotHere, Result};
+use crate::memory::Memory;
+use crate::standing::{Standing, StandsStill, Stop, Thread, wait_for_stop};
+use crate::sys;
+
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// The code segment of 64-bit programs.
+const NATIVE: u64 = 0x33;
+/// No call: what is interrupted is none, and nothing is begun again.
+const NO_CALL: u64 = u64::MAX;
+const ALL_BUT_TRAP: u64 = !(1 << (libc::SIGTRAP - 1));
+/// A vDSO has two pages.
+const LONGEST_VDSO: u64 = 1 << 20;
+/// Stops that are not the end of the step, before we give up.
+const STEPS: usize = 50;
+
+/// A thread that makes calls for us. What it was doing is put back at the end.
+#[derive(Debug)]
+pub(crate) struct Injection<'a> {
+    pid: i32,
+    thread: &'a Thread,
+    gate: u64,
+    registers: Registers,
+    mask: u64,
+    is_over: bool,
+}
+
+impl<'a> Injection<'a> {
+    /// Finds a thread that stands well, and keeps what it was doing.
+    pub(crate) fn begin(standing: &'a Standing) -> Result<Self> {
+        let pid = standing.pid();
+        check(pid)?;
+        let gate = call_gate(pid)?;
+        let memory = Memory::open(pid)?;
+        let mut why = "each is about to get a signal";
+        for thread in standing.without_signal() {
+            let registers = ptrace::getregs(Pid::from_raw(thread.id))
+                .map_err(MemoryError::number("read the registers", pid))?;
+            if registers.cs != NATIVE {
+                return Err(MemoryError::not_here(pid, NotHere::NotNative));
+            }
+            if registers.orig_rax == NO_CALL && in_critical_section(pid, thread.id, &memory)? {
+                why = "each is in a restartable sequence";
+                continue;
+            }
+            let mask =
+                sys::signal_mask(thread.id).map_err(MemoryError::number("read the blocked signals", pid))?;
+            sys::set_signal_mask(thread.id, ALL_BUT_TRAP)
+                .map_err(MemoryError::number("block the signals", pid))?;
+            return Ok(Self { pid, thread, gate, registers, mask, is_over: false });
+        }
+        Err(MemoryError::Busy { pid, detail: why })
+    }
+
+    /// Has the thread make one call; the inner result is the call's.
+    pub(crate) fn call(&mut self, call: Call) -> Result<io::Result<u64>> {
+        let (number, argument) = match call {
+            Call::Userfaultfd { flags } => (libc::SYS_userfaultfd, flags),
+            Call::Close { descriptor } => (libc::SYS_close, descriptor),
+        };
+        let id = Pid::from_raw(self.thread.id);
+        let registers = Registers {
+            rip: self.gate,
+            rax: number.cast_unsigned(),
+            rdi: argument,
+            orig_rax: NO_CALL,
+            ..self.registers
+        };
+        ptrace::setregs(id, registers).map_err(MemoryError::number("set the registers", self.pid))?;
+        let after = self.gate + SYSCALL.len() as u64;
+        for _ in 0..STEPS {
+            ptrace::step(id, None).map_err(MemoryError::number("step a thread", self.pid))?;
+            match wait_for_stop(self.pid, self.thread.id, Standing::deadline())? {
+                Stop::Ended => return Err(MemoryError::Gone { pid: self.pid }),
+                // The whole process is being stopped: noted in the kernel, it will be so later.
+                Stop::Asked => {}
+                Stop::Signal(libc::SIGTRAP) => {
+                    let now =
+                        ptrace::getregs(id).map_err(MemoryError::number("read the registers", self.pid))?;
+                    if now.rip == after {
+                        return Ok(outcome(now.rax));
+                    }
+                }
+                Stop::Signal(signal) => self.thread.owe(signal),
+            }
+        }
+        Err(MemoryError::Busy { pid: self.pid, detail: "a call that was injected does not end" })
+    }
+
+    /// Puts everything back.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.put_back().map_err(MemoryError::number("put the registers back", self.pid))
+    }
+
+    fn put_back(&mut self) -> std::result::Result<(), Errno> {
+        self.is_over = true;
+        ptrace::setregs(Pid::from_raw(self.thread.id), self.registers)?;
+        sys::set_signal_mask(self.thread.id, self.mask)
+    }
+}
+
+impl Drop for Injection<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // It fails only if the thread was killed.
+            let _ = self.put_back();
+        }
+    }
+}
+
+/// A result of the kernel's: small negative numbers are errors.
+fn outcome(rax: u64) -> io::Result<u64> {
+    match i32::try_from(rax.cast_signed()) {
+        Ok(number @ -4095..=-1) => Err(io::Error::from_raw_os_error(-number)),
+        _ => Ok(rax),
+    }
+}
+
+/// What would end the process, or show.
+fn check(pid: i32) -> Result<()> {
+    let status = proc::read_text(pid, "status")
+        .map_err(MemoryError::system("read the status", pid))?
+        .ok_or(MemoryError::Gone { pid })?;
+    if proc::number_of::<u32>(&status, "Seccomp").is_some_and(|mode| mode != 0) {
+        return Err(MemoryError::not_here(pid, NotHere::Filtered));
+    }
+    let ignored = proc::field(&status, "SigIgn").and_then(|text| u64::from_str_radix(text, 16).ok());
+    match ignored {
+        Some(ignored) if ignored & !ALL_BUT_TRAP == 0 => Ok(()),
+        _ => Err(MemoryError::not_here(pid, NotHere::TrapIgnored)),
+    }
+}
+
+/// A `syscall` instruction in its vDSO.
+fn call_gate(pid: i32) -> Result<u64> {
+    let none = || MemoryError::not_here(pid, NotHere::NoCallGate);
+    let maps = proc::read(pid, "maps")
+        .map_err(MemoryError::system("read the mappings", pid))?
+        .ok_or(MemoryError::Gone { pid })?;
+    let mut mappings = maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse);
+    let vdso = mappings.find(|mapping| mapping.path == b"[vdso]").ok_or_else(none)?;
+    if vdso.len() > LONGEST_VDSO {
+        return Err(none());
+    }
+    let mut code = vec![0; usize::try_from(vdso.len()).map_err(|_| none())?];
+    if !Memory::open(pid)?.read_exactly(vdso.start, &mut code) {
+        return Err(none());
+    }
+    let place = code.windows(SYSCALL.len()).position(|window| window == SYSCALL).ok_or_else(none)?;
+    Ok(vdso.start + place as u64)
+}
+
+fn in_critical_section(pid: i32, thread: i32, memory: &Memory) -> Result<bool> {
+    let pointer = sys::critical_section_pointer(thread)
+        .map_err(MemoryError::number("ask for restartable sequences", pid))?;
+    let mut section = [0; 8];
+    // One that cannot be read is not in use: the kernel could not read it either.
+    Ok(pointer.is_some_and(|pointer| memory.read_exactly(pointer, &mut section)) && section != [0; 8])
+}

@@ -1,0 +1,14 @@
+//! The memory of real processes, followed with the rights of an ordinary user.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "clippy.toml allows these in #[test] functions only, not in their helpers"
+)]
+
+mod ahead;
+mod common;
+mod standing;
+mod stress;
+mod tracker;
