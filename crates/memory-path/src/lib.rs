@@ -6,6 +6,7 @@
 //! * [`Tracker`] knows which pages of a process were written since the last look. [`Standing`] keeps the process still meanwhile.
 //! * [`Ahead`] copies pages of all processes of a tree into a [`PageSink`], round after round, until little is left, and the rest while
 //!   the tree is frozen. It checks at every freeze that pages which were called clean are what the sink has.
+//! * [`parent`] leads CRIU to dump everything but these pages, and puts an ordinary dump together of both.
 //!
 //! This is an engine: it knows neither the store nor CRIU's RPC nor the pipelines. Every doubt is an error or a verdict, and the answer
 //! to all of them is the same: take a plain dump.
@@ -20,6 +21,7 @@ mod inject;
 mod mappings;
 mod memory;
 mod pages;
+pub mod parent;
 mod scan;
 mod standing;
 #[expect(unsafe_code, reason = "system calls that no safe crate has")]

@@ -9,6 +9,7 @@
 
 mod ahead;
 mod common;
+mod criu;
 mod standing;
 mod stress;
 mod tracker;

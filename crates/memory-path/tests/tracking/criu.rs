@@ -1,0 +1,381 @@
+//! The whole way with a real CRIU, in a box of an ordinary user: a tree of several processes is copied ahead, dumped without its pages, put
+//! together, and restored by a CRIU that knows of none of this.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use memory_path::parent::{Doubt, Plan, believes_in_dirty_pages, write_parent};
+use memory_path::{
+    Ahead, Frozen, PAGE_BYTES, PageSink, Process, Rest, Sample, StandsStill, Task, Until, Verdict,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sandbox::process::{Identity, tree};
+use sandbox::{
+    BoxSpec, Commands, KEEPNAME, KEEPNAME_FILE, Launched, Network, Program, ROOT_PID, Signal, User, inside,
+    inside_directory, root_of,
+};
+
+use crate::common::{Kept, as_somebody, somebody};
+
+/// Three processes, one of them with a second thread. Each has its numbers twice, and looks whether both are the same.
+const PROGRAM: &str = "
+import os, sys, threading, time
+def work(name, size):
+    one, other, n = bytearray(os.urandom(size)), None, 0
+    other = bytearray(one)
+    while True:
+        n += 1
+        at = n * 7919 * 4097 % size
+        one[at] = other[at] = n % 256
+        if n % 5000 == 0:
+            sys.stdout.write('%s %d %s\\n' % (name, n, 'same' if one == other else 'DIFFERENT'))
+            sys.stdout.flush()
+            time.sleep(0.01)
+size = int(sys.argv[1])
+for name in 'child', 'sister':
+    if os.fork() == 0:
+        work(name, size)
+threading.Thread(target=work, args=('thread', size)).start()
+work('parent', size)
+";
+const NAMES: [&str; 4] = ["parent", "thread", "child", "sister"];
+
+/// Says that everything is frozen, and waits for an answer.
+const HOOK: &str = r#"#!/bin/sh
+[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0
+here=${0%/*}
+echo frozen >"$here/frozen"
+read -r answer <"$here/answer"
+[ "$answer" = go ]
+"#;
+
+/// A user's directory with everything that a box and a dump need.
+struct Scene {
+    user: User,
+    criu: PathBuf,
+    program: Program,
+    directory: tempfile::TempDir,
+}
+
+/// A scene, or why there is none, said aloud.
+fn scene() -> Option<Scene> {
+    let why = if !rustix::process::geteuid().is_root() {
+        "root is needed to become an ordinary user".to_owned()
+    } else {
+        match (checkpoint_criu::Criu::find(None), Program::find(None)) {
+            (Ok(criu), Ok(program)) => return Some(Scene::new(criu.path(), &program)),
+            (Err(error), _) => error.to_string(),
+            (_, Err(error)) => error.to_string(),
+        }
+    };
+    assert!(std::env::var_os("INFINIJUP_TESTS_REQUIRED").is_none_or(|value| value != "1"), "{why}");
+    println!("skipped: the memory path with a real CRIU because {why}");
+    None
+}
+
+impl Scene {
+    fn new(criu: &Path, program: &Program) -> Self {
+        let (user, directory) = (somebody(), tempfile::tempdir().expect("a directory"));
+        let own = directory.path().join("infinijup-box");
+        fs::copy(program.path(), &own).expect("it is there");
+        fs::write(directory.path().join(KEEPNAME_FILE), KEEPNAME).expect("the library");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
+        chown(directory.path(), Some(user.uid), Some(user.gid)).expect("root may");
+        let program = Program::find(Some(&own)).expect("it was just copied");
+        Self { user, criu: criu.to_owned(), program, directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().canonicalize().expect("it is there").join(name)
+    }
+
+    fn make_dir(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir(&path).expect("a directory");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("its mode");
+        path
+    }
+
+    fn launch(&self, name: &str, commands: Option<Commands>) -> Launched {
+        let spec = BoxSpec {
+            id: format!("memory-{}-{name}", std::process::id()),
+            commands,
+            box_dir: self.make_dir(name),
+            log: "log".into(),
+            workspace: None,
+            network: Network::Private,
+            gate: None,
+            cgroup: None,
+            limits: Vec::new(),
+            devices: Vec::new(),
+            clocks: None,
+        };
+        sandbox::launch(&self.program, &spec).expect("a box")
+    }
+
+    /// The last thing that each has said.
+    fn said(&self, name: &str) -> Vec<Option<String>> {
+        let log = fs::read_to_string(self.path(name).join("log")).unwrap_or_default();
+        let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+        let last = |name: &&str| whole.lines().rfind(|line| line.starts_with(*name)).map(str::to_owned);
+        assert!(!whole.contains("DIFFERENT") && !whole.contains("Error"), "{whole}");
+        NAMES.iter().map(last).collect()
+    }
+
+    /// Waits until everybody has said something new.
+    fn goes_on(&self, name: &str) {
+        let (before, deadline) = (self.said(name), Instant::now() + Duration::from_secs(60));
+        while self.said(name).iter().zip(&before).any(|(now, before)| now.is_none() || now == before) {
+            assert!(Instant::now() < deadline, "{:?}", self.said(name));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// CRIU inside a box.
+    fn criu(&self, holder: Identity, kdat: Option<&Path>, images: &[&Path], words: &[&str]) -> Command {
+        let mut prefix = inside(&self.program, holder, kdat, images).into_iter();
+        let mut command = Command::new(prefix.next().expect("the program"));
+        command.args(prefix).arg(&self.criu).args(words);
+        command
+    }
+
+    /// CRIU's notes about the kernel, changed; CRIU is asked whether it agrees.
+    fn changed_notes(&self, holder: Identity) -> PathBuf {
+        let check = ["check", "--unprivileged", "-v0"];
+        let _ = self.criu(holder, None, &[], &check).output().expect("it runs");
+        let mut words = inside(&self.program, holder, None, &[]).into_iter();
+        let mut cat = Command::new(words.next().expect("the program"));
+        let notes = cat.args(words).args(["cat", "/run/criu.kdat"]).output().expect("it runs").stdout;
+        let path = self.path("notes");
+        let changed = believes_in_dirty_pages(&notes, |notes| {
+            fs::write(&path, notes).expect("a file");
+            let mut ask = self.criu(holder, Some(&path), &[], &check);
+            Ok(ask.args(["--feature", "mem_dirty_track"]).output().expect("it runs").status.success())
+        });
+        fs::write(&path, changed.expect("this is the build that it was written for")).expect("a file");
+        path
+    }
+
+    /// Starts a dump. It stops at the freeze until it is answered.
+    fn begin_dump(&self, launched: &Launched, kdat: &Path, images: &Path, more: &[&str]) -> Child {
+        let (fd, root) = (inside_directory(0), ROOT_PID.to_string());
+        let (fd, hook) = (fd.to_str().expect("text"), self.path("hook"));
+        let words =
+            ["dump", "--unprivileged", "-t", &root, "-D", fd, "-v2", "-o", "criu.log", "--leave-running"];
+        let mut dump = self.criu(launched.holder, Some(kdat), &[images], &words);
+        dump.args(["--tcp-close", "--network-lock", "skip", "--file-locks", "--manage-cgroups=ignore"]);
+        dump.args(["--link-remap", "--action-script"]).arg(hook).args(more).spawn().expect("it runs")
+    }
+
+    fn finish(&self, mut criu: Child, images: &Path) {
+        let status = criu.wait().expect("it ends");
+        let log = || fs::read_to_string(images.join("criu.log")).unwrap_or_default();
+        assert!(status.success(), "{status}\n{}", log());
+    }
+
+    /// Lays the hook down, and opens what it speaks through.
+    fn hook(&self) -> Hook {
+        let path = self.path("hook");
+        fs::write(&path, HOOK).expect("a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+        let [frozen, answer] = ["frozen", "answer"].map(|name| {
+            let path = self.path(name);
+            let made = Command::new("mkfifo").arg(&path).status().expect("it runs");
+            assert!(made.success());
+            File::options().read(true).write(true).open(path).expect("opened for both it waits for nobody")
+        });
+        Hook { frozen, answer }
+    }
+
+    fn restore(&self, launched: &mut Launched, images: &Path, more: &[&str]) {
+        let fd = inside_directory(0);
+        let words =
+            ["restore", "--unprivileged", "-d", "-D", fd.to_str().expect("text"), "-v2", "-o", "criu.log"];
+        let mut restore = self.criu(launched.holder, None, &[images], &words);
+        restore.args(["--tcp-close", "--manage-cgroups=ignore", "--link-remap"]).args(more);
+        self.finish(restore.spawn().expect("it runs"), images);
+        launched.root = root_of(launched.holder).expect("/proc can be read");
+    }
+}
+
+struct Hook {
+    frozen: File,
+    answer: File,
+}
+
+impl Hook {
+    /// Waits for the freeze; fails if CRIU ends before.
+    fn wait(&mut self, criu: &mut Child, images: &Path) {
+        let short = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        while poll(&mut [PollFd::new(&self.frozen, PollFlags::IN)], Some(&short)).expect("poll") == 0 {
+            if let Some(status) = criu.try_wait().expect("it can be asked") {
+                panic!("{status}\n{}", fs::read_to_string(images.join("criu.log")).unwrap_or_default());
+            }
+        }
+        self.frozen.read_exact(&mut [0; 7]).expect("it says so");
+    }
+
+    fn go(&mut self) {
+        self.answer.write_all(b"go\n").expect("it listens");
+    }
+}
+
+fn processes(launched: &Launched) -> Vec<Process> {
+    let root = launched.root.expect("it has one");
+    let all = tree(root.pid).expect("a tree");
+    all.iter()
+        .filter(|process| !process.is_zombie())
+        .map(|p| Process::of(p.pid).expect("it is there"))
+        .collect()
+}
+
+fn end(launched: &Launched) {
+    let _ = launched.holder.signal(Signal::KILL);
+    assert!(launched.holder.wait_gone(Duration::from_secs(10)));
+}
+
+/// The last look at a tree that CRIU has frozen.
+fn look(ahead: &mut Ahead, tree: &[Process], sample: Sample) -> Rest {
+    let frozen: Vec<Frozen> = tree.iter().map(|p| Frozen::look(p.pid).expect("CRIU holds it")).collect();
+    let still: Vec<&dyn StandsStill> = frozen.iter().map(|frozen| frozen as &dyn StandsStill).collect();
+    ahead.last_look(&still, sample).expect("it can be looked at")
+}
+
+/// What CRIU says about a dump.
+#[derive(Clone, Copy, prost::Message)]
+struct Figures {
+    #[prost(uint32, required, tag = "2")]
+    frozen_us: u32,
+    #[prost(uint64, required, tag = "6")]
+    left_out: u64,
+}
+
+#[derive(Clone, Copy, prost::Message)]
+struct Stats {
+    #[prost(message, required, tag = "1")]
+    dump: Figures,
+}
+
+fn figures(images: &Path) -> Figures {
+    let bytes = fs::read(images.join("stats-dump")).expect("CRIU writes it");
+    // Two magic numbers and a length.
+    <Stats as prost::Message>::decode(&bytes[12..]).expect("a message").dump
+}
+
+/// Puts a dump together.
+fn assemble(images: &Path, tasks: &[Task], sink: &mut Kept) -> u64 {
+    let plans: Vec<Plan> =
+        tasks.iter().map(|task| Plan::read(images, *task, tasks).expect("a plan")).collect();
+    Plan::check_counts(&plans, figures(images).left_out).expect("they agree");
+    for plan in &plans {
+        plan.write(images, sink).expect("no page is missing");
+    }
+    Plan::forget_parent(images).expect("a link");
+    plans.iter().map(|plan| plan.counts().from_sink).sum()
+}
+
+fn commands(size: usize) -> Commands {
+    Commands {
+        main: ["python3", "-c", PROGRAM, &size.to_string()].map(Into::into).to_vec(),
+        sidecars: Vec::new(),
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        cwd: "/tmp".into(),
+    }
+}
+
+const SETTLED: Until = Until { pages: 2000, rounds: 6 };
+
+#[test]
+fn a_tree_that_was_copied_ahead_is_restored_by_any_criu() {
+    let Some(scene) = scene() else { return };
+    as_somebody(&scene.user, || {
+        let launched = scene.launch("box", Some(commands(4 << 20)));
+        scene.goes_on("box");
+        let notes = scene.changed_notes(launched.holder);
+        let (mut ahead, mut sink) = (Ahead::new(), Kept::default());
+        let mut hook = scene.hook();
+        let tree = processes(&launched);
+        assert_eq!(tree.len(), 4, "the first process, and three of ours");
+        let mut restored = None;
+        // The second dump stands on what the first has left.
+        for name in ["first", "second"] {
+            for round in ahead.rounds(|| Ok(processes(&launched)), SETTLED, &mut sink).unwrap() {
+                assert!(round.left_out.is_empty(), "{round:?}");
+            }
+            let (images, parent) = (scene.make_dir(name), scene.make_dir(&format!("{name}-parent")));
+            write_parent(&parent, ahead.tasks()).unwrap();
+            let link = format!("../{name}-parent");
+            let more = ["--track-mem", "--prev-images-dir", &link];
+            let mut criu = scene.begin_dump(&launched, &notes, &images, &more);
+            hook.wait(&mut criu, &images);
+            let rest = look(&mut ahead, &tree, Sample::All);
+            hook.go();
+            scene.finish(criu, &images);
+            let settled = ahead.settle(rest, &mut sink).unwrap();
+            assert!(
+                matches!(settled.verdict, Verdict::Trusted { compared } if compared > 1000),
+                "{settled:?}"
+            );
+            assert_eq!(settled.tasks.len(), 4);
+            // A task that nobody has looked at is not put together, and a page that is missing is missed.
+            let task = settled.tasks[1];
+            assert!(matches!(Plan::read(&images, task, &[]), Err(Doubt::NotLookedAt { .. })));
+            let plan = Plan::read(&images, task, &settled.tasks).unwrap();
+            assert!(matches!(plan.write(&images, &mut Kept::default()), Err(Doubt::Missing { .. })));
+            assert!(assemble(&images, &settled.tasks, &mut sink) > 4 * (4 << 20) / 4096);
+            restored = Some(images);
+        }
+        scene.goes_on("box");
+        end(&launched);
+
+        let images = restored.unwrap();
+        let mut again = scene.launch("again", None);
+        scene.restore(&mut again, &images, &["--leave-stopped"]);
+        assert_memory_is(&processes(&again), &mut sink);
+        for process in sandbox::process::tree(again.root.unwrap().pid).unwrap() {
+            process.identity().signal(Signal::CONT).unwrap();
+        }
+        scene.goes_on("again");
+        end(&again);
+    });
+}
+
+/// Compares what a restored tree has in its large mappings with what was copied of them.
+fn assert_memory_is(tree: &[Process], sink: &mut Kept) {
+    use std::os::unix::fs::FileExt;
+    let (mut compared, mut told, mut page, mut kept) = (0, 0, [0; PAGE_BYTES], [0; PAGE_BYTES]);
+    for process in tree {
+        let memory = File::open(format!("/proc/{}/mem", process.pid)).expect("ours");
+        let mut addresses: Vec<u64> =
+            sink.pages.keys().filter(|(task, _)| *task == process.task).map(|(_, at)| *at).collect();
+        addresses.sort_unstable();
+        let maps = base::proc::read(process.pid, "maps").expect("ours").expect("it is there");
+        let large: Vec<(u64, u64)> = maps
+            .split(|byte| *byte == b'\n')
+            .filter_map(base::proc::Mapping::parse)
+            .filter(|mapping| mapping.inode == 0 && mapping.len() >= 1 << 20 && mapping.is_writable())
+            .map(|mapping| (mapping.start, mapping.end))
+            .collect();
+        for address in addresses {
+            if large.iter().any(|(start, end)| (*start..*end).contains(&address))
+                && memory.read_exact_at(&mut page, address).is_ok()
+            {
+                assert!(sink.get(process.task, address, &mut kept).expect("it never fails"));
+                // What was thrown away before the freeze is still in the sink and reads as zeros now. The kernel tells each thread
+                // the number of its processor in a few bytes of its own (rseq).
+                let differ = page.iter().zip(&kept).filter(|(now, then)| now != then).count();
+                if differ > 0 && page != [0; PAGE_BYTES] {
+                    assert!(differ <= 16, "page {address:x} of task {}: {differ} bytes", process.task);
+                    told += 1;
+                }
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 4 * (4 << 20) / PAGE_BYTES, "{compared}");
+    assert!(told <= 5, "one page for each thread, not {told}");
+}
