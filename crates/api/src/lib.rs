@@ -19,6 +19,7 @@ mod operation;
 mod patch;
 pub mod places;
 mod session;
+pub mod settings;
 mod size;
 mod system;
 mod text;
@@ -45,6 +46,7 @@ pub use session::{
     EnvVar, FilePolicy, GpuWish, InterruptMode, KernelView, Network, Origin, SessionState, SessionView,
     Sessions, Start, StartRequest,
 };
+pub use settings::SettingsError;
 pub use size::parse_size;
 pub use system::{DaemonView, Doctor, Finding, FindingState, StoreView, Version};
 pub use text::Text;

@@ -34,6 +34,8 @@ pub const SETTINGS_VARIABLE: &str = "INFINIJUP_SETTINGS";
 
 /// The socket's name in the run directory.
 const SOCKET: &str = "infinijupd.sock";
+/// The store's name in the state directory.
+const STORE: &str = "store";
 
 /// Why there is no such place.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +164,16 @@ impl Places {
         let socket = named(SOCKET_VARIABLE)?.unwrap_or_else(|| run.join(SOCKET));
         Ok(Self { state, run, socket, settings })
     }
+
+    /// The daemon's store.
+    pub fn store(&self) -> PathBuf {
+        store_in(&self.state)
+    }
+}
+
+/// The store of a daemon with this state directory.
+pub fn store_in(state: &Path) -> PathBuf {
+    state.join(STORE)
 }
 
 /// A variable of the environment. Who has no `HOME` has the one of the password database.

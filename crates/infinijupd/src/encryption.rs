@@ -10,12 +10,13 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use api::EncryptionLine;
+use api::settings::key_file;
 use lifecycle::{Progress, Task, encryption};
 
 use crate::error::DaemonError;
+use crate::lock;
 use crate::operations::Failure;
 use crate::settings::Settings;
-use crate::{lock, settings_file};
 
 /// How often the reader is told how far it is.
 const EVERY: Duration = Duration::from_millis(100);
@@ -36,7 +37,8 @@ pub fn encrypt(settings: &mut Settings) -> Result<(), Failure> {
     let places = &settings.places;
     let key = settings.key_file.clone().unwrap_or_else(|| places.settings.with_file_name("store.key"));
     // Before anything is done: afterwards the daemon must find the key there.
-    if let Some(named) = settings_file::key_file(&places.settings)?.filter(|named| *named != key) {
+    if let Some(named) = key_file(&places.settings).map_err(DaemonError::from)?.filter(|named| *named != key)
+    {
         let what = format!(
             "`{}` names another key: `{}`; take `key_file` out of it, or encrypt with that one",
             places.settings.display(),
@@ -45,7 +47,7 @@ pub fn encrypt(settings: &mut Settings) -> Result<(), Failure> {
         return Err(DaemonError::Settings { what }.into());
     }
     let done = encryption::encrypt(&places.state, &key, &Lines::default())?;
-    let store = places.state.join("store");
+    let store = places.store();
     if !done.already {
         settle(settings)?;
     }
@@ -60,7 +62,7 @@ pub fn encrypt(settings: &mut Settings) -> Result<(), Failure> {
 
 /// Adds the key to the settings file, unless it is there.
 fn name_key(settings: &Path, key: &Path) -> Result<(), DaemonError> {
-    if settings_file::key_file(settings)?.is_some() {
+    if key_file(settings)?.is_some() {
         return Ok(());
     }
     let failed = |action| DaemonError::io(action, settings);
@@ -142,7 +144,7 @@ mod tests {
             name_key(&path, &key).unwrap();
             let text = std::fs::read_to_string(&path).unwrap();
             assert!(text.starts_with(before.unwrap_or_default()), "{text}");
-            assert_eq!(settings_file::key_file(&path).unwrap().as_ref(), Some(&key), "{text}");
+            assert_eq!(key_file(&path).unwrap().as_ref(), Some(&key), "{text}");
             name_key(&path, &key).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }

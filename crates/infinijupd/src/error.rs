@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use api::{ErrorBody, PlaceError, exit};
+use api::{ErrorBody, PlaceError, SettingsError, exit};
 
 use crate::operations::Failure;
 
@@ -107,6 +107,15 @@ pub enum DaemonError {
         /// What was found.
         detail: String,
     },
+}
+
+impl From<SettingsError> for DaemonError {
+    fn from(error: SettingsError) -> Self {
+        match error {
+            SettingsError::Io { path, source } => Self::Io { action: "read", path, source },
+            other => Self::Settings { what: other.to_string() },
+        }
+    }
 }
 
 impl DaemonError {

@@ -9,35 +9,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use lifecycle::bounded;
-use toml::{Table, Value};
+use api::settings::table;
+use toml::Value;
 
 use crate::error::DaemonError;
-
-/// Nobody has more to set.
-const LIMIT: u64 = 64 << 10;
-
-/// The key of the store that it names, if it names one.
-pub(crate) fn key_file(path: &Path) -> Result<Option<PathBuf>, DaemonError> {
-    Ok(table(path)?.get("key_file").and_then(Value::as_str).map(PathBuf::from))
-}
-
-/// What is in it; nothing if it is not there.
-fn table(path: &Path) -> Result<Table, DaemonError> {
-    let refused = |what: String| DaemonError::Settings { what: format!("`{}`: {what}", path.display()) };
-    // People keep such files elsewhere and link to them.
-    let bytes = match bounded::open_through_links(path).and_then(|file| bounded::read_all(file, LIMIT)) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(Table::new());
-        }
-        read => read.map_err(DaemonError::io("read", path))?,
-    };
-    let text = String::from_utf8(bytes).map_err(|_| refused("it is not UTF-8".to_owned()))?;
-    text.parse().map_err(|error: toml::de::Error| refused(error.message().to_owned()))
-}
 
 /// Reads it; nothing is set if it is not there. `names` are those that may be.
 pub(crate) fn read(path: &Path, names: &[String]) -> Result<BTreeMap<String, OsString>, DaemonError> {
