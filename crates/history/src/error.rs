@@ -30,7 +30,7 @@ pub enum HistoryError {
     Manifest(#[from] ManifestError),
     /// The images of a snapshot.
     #[error(transparent)]
-    Images(#[from] ImageError),
+    Images(ImageError),
     /// A snapshot is not as we write them.
     #[error("snapshot {commit} cannot be read: {detail}")]
     BadSnapshot {
@@ -132,6 +132,16 @@ impl From<ReadError<StoreError>> for HistoryError {
 impl From<Box<ReadError<StoreError>>> for HistoryError {
     fn from(error: Box<ReadError<StoreError>>) -> Self {
         (*error).into()
+    }
+}
+
+impl From<ImageError> for HistoryError {
+    fn from(error: ImageError) -> Self {
+        match error {
+            ImageError::Store(error) => error.into(),
+            ImageError::Manifest(error) => error.into(),
+            other => Self::Images(other),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use api::GcOutcome;
-use cas_core::gc::{Action, GcOptions};
+use cas_core::gc::{Action, GcOptions, GcPlan, GcReport};
 use cas_core::progress::Progress;
 use cas_core::{ObjectId, StoreError};
 use manifest::COMMIT;
@@ -19,8 +19,7 @@ const WAITING: usize = 32;
 impl UserStore {
     /// Frees what nothing leads to. Writers and readers may be at work meanwhile.
     pub fn gc(&self, progress: &dyn Progress) -> Result<GcOutcome> {
-        let commits = self.count_commits()?;
-        let report = self.store.gc(&ManifestReferences::default(), &GcOptions::default(), progress)?;
+        let (report, gone) = self.collect(&GcOptions::default(), progress)?;
         let unread = report.plan.unreadable.len() + report.damaged.len();
         if unread > 0 {
             return Err(HistoryError::GcIncomplete { count: unread });
@@ -28,14 +27,23 @@ impl UserStore {
         if report.waiting_for > 0 {
             return Err(HistoryError::WritersBusy { count: report.waiting_for });
         }
+        Ok(gone)
+    }
+
+    /// The same, with everything that there is to tell. What kept it from its work is in the report, and no error.
+    pub fn collect(&self, options: &GcOptions, progress: &dyn Progress) -> Result<(GcReport, GcOutcome)> {
+        let commits = self.count_commits()?;
+        let report = self.store.gc(&ManifestReferences::default(), options, progress)?;
         self.known.clear();
-        self.drop_entries()?;
-        let gone = report.plan.packs.iter().filter(|plan| plan.action != Action::Keep);
-        Ok(GcOutcome {
-            freed_bytes: report.plan.freed(),
-            commits: commits.saturating_sub(self.count_commits()?),
-            objects: gone.map(|plan| u64::from(plan.pack.objects).saturating_sub(plan.live_objects)).sum(),
-        })
+        if report.plan.unreadable.is_empty() && report.damaged.is_empty() && report.waiting_for == 0 {
+            self.drop_entries()?;
+        }
+        let commits = commits.saturating_sub(self.count_commits()?);
+        let gone = match report.packs_removed {
+            0 => GcOutcome { commits, ..GcOutcome::default() },
+            _ => GcOutcome { commits, freed_bytes: report.plan.freed(), objects: objects_gone(&report.plan) },
+        };
+        Ok((report, gone))
     }
 
     /// The same, if enough waits for it.
@@ -92,4 +100,9 @@ impl UserStore {
             other => Ok(other.map(drop)?),
         }
     }
+}
+
+fn objects_gone(plan: &GcPlan) -> u64 {
+    let gone = plan.packs.iter().filter(|plan| plan.action != Action::Keep);
+    gone.map(|plan| u64::from(plan.pack.objects).saturating_sub(plan.live_objects)).sum()
 }

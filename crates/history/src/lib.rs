@@ -50,5 +50,5 @@ pub use key::StoreKey;
 pub use known::Using;
 pub use own_store::{OwnStore, UserStore};
 pub use seal::Sealer;
-pub use timeline::NOTEBOOK_LIMIT;
+pub use timeline::{NOTEBOOK_LIMIT, Names};
 pub use variables::variables_section;

@@ -54,7 +54,7 @@ impl OwnStore {
         if let Some(store) = &*open {
             return Ok(store.clone());
         }
-        let store = UserStore { store: open_or_init(&self.root, self.key.as_ref())?, known: Arc::default() };
+        let store = UserStore::over(open_or_init(&self.root, self.key.as_ref())?);
         *open = Some(store.clone());
         Ok(store)
     }
@@ -83,6 +83,11 @@ pub struct UserStore {
 }
 
 impl UserStore {
+    /// The history in a store that somebody has opened.
+    pub fn over(store: Arc<Store>) -> Self {
+        Self { store, known: Arc::default() }
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

@@ -52,7 +52,7 @@ impl UserStore {
     }
 
     /// A commit as it is shown; its parents are those that are left.
-    fn view(&self, id: ObjectId, commit: Commit, names: &Names) -> CommitView {
+    pub fn view(&self, id: ObjectId, commit: Commit, names: &Names) -> CommitView {
         let figures = commit.figures.unwrap_or_default();
         // Commits of earlier versions do not say it.
         let bytes = figures
@@ -85,14 +85,20 @@ impl UserStore {
 }
 
 /// What leads to commits beside their children, and what was forgotten: read once for a whole list.
-struct Names {
+#[derive(Debug)]
+pub struct Names {
     tags: HashMap<ObjectId, Vec<String>>,
     grafts: Arc<Grafts>,
 }
 
 impl Names {
     fn of(store: &UserStore) -> Result<Self> {
-        Ok(Self { tags: by_commit(store.tags()?), grafts: store.grafts()? })
+        Self::with_tags(store, by_commit(store.tags()?))
+    }
+
+    /// For whoever has read the tags already.
+    pub fn with_tags(store: &UserStore, tags: HashMap<ObjectId, Vec<String>>) -> Result<Self> {
+        Ok(Self { tags, grafts: store.grafts()? })
     }
 }
 
