@@ -17,7 +17,7 @@ pub enum Device {
     Gpu(u32),
     /// An instance on that GPU.
     Instance {
-        /// The GPU.
+        /// The index of the GPU.
         gpu: u32,
         /// Its number there.
         number: u32,

@@ -39,7 +39,7 @@ pub struct Settings {
     pub mps: bool,
     /// All GPUs are linked with each other.
     pub nvlink: bool,
-    /// Confidential computing.
+    /// Whether GPUs say that they are in confidential computing mode.
     pub confidential: bool,
     /// No question is answered.
     pub hang: bool,

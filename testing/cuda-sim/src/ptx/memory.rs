@@ -74,7 +74,7 @@ pub enum Fault {
     /// Dimensions or arguments that this entry cannot have.
     #[error("kernel {kernel} cannot be launched so: {why}")]
     Invalid {
-        /// The entry.
+        /// The entry that was to run.
         kernel: String,
         /// What is wrong.
         why: &'static str,

@@ -6,7 +6,7 @@
 
 /// A slot in the register file of a frame.
 pub(super) type Slot = u32;
-/// No slot.
+/// In the place of a slot: the instruction has no such operand.
 pub(super) const NONE: Slot = u32::MAX;
 
 pub(super) type Unary = fn(u64) -> u64;
@@ -357,9 +357,9 @@ pub(super) struct Function {
 /// A variable of the module in device memory (`.global` and `.const`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Global {
-    /// Its name.
+    /// Its name in the module.
     pub name: String,
-    /// Bytes.
+    /// How many bytes it takes.
     pub size: u64,
     /// Alignment in bytes.
     pub align: u64,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Fault, Illegal, Launch, Memory, Module, read_le, write_le};
 
-/// One allocation.
+/// Memory with one allocation in it, which is enough for a kernel under test.
 struct Flat {
     start: u64,
     bytes: Vec<u8>,

@@ -10,7 +10,7 @@ use super::{Mapping, Physical, Process, Server, Stream, body, copy, host_func, l
 use crate::code::{Code, Result};
 use crate::wire::Core;
 
-/// `CU_EVENT_DISABLE_TIMING`.
+/// `CU_EVENT_DISABLE_TIMING` of `cuEventCreate`: such an event knows no time.
 const DISABLE_TIMING: u32 = 2;
 
 pub(super) fn handle(server: &Arc<Server>, process: &Arc<Process>, request: Core) -> Result<Value> {

@@ -6,7 +6,7 @@ use super::lock;
 use crate::code::{Code, Result};
 use crate::wire::{GpuInfo, MemoryInfo};
 
-/// See the module.
+/// One GPU that the server plays.
 #[derive(Debug)]
 pub struct Gpu {
     /// What everybody sees.

@@ -48,7 +48,7 @@ pub struct Config {
     pub uuid_seed: String,
 }
 
-/// The server.
+/// What all connections share: the GPUs, the processes that use them, and how the driver is to behave.
 #[derive(Debug)]
 pub struct Server {
     /// All GPUs, by index.

@@ -15,7 +15,7 @@ use crate::faults::{Call, Faults, Phase, Question, Verdict};
 /// A context of a process.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Its GPU.
+    /// The GPU that it was made on.
     pub gpu: Arc<Gpu>,
     /// What kernels did wrong: every later call answers this.
     pub error: Option<Code>,
@@ -37,7 +37,7 @@ pub(super) enum HostFunc {
     Reached,
 }
 
-/// See the module.
+/// A client of the stand-in: one process, with all that it has on GPUs.
 #[derive(Debug)]
 pub struct Process {
     /// As the server sees it.
@@ -142,7 +142,7 @@ impl Process {
         }
     }
 
-    /// A stream.
+    /// A stream by the number that the client gave it.
     ///
     /// # Errors
     /// INVALID_HANDLE, or those of its context.

@@ -13,7 +13,7 @@ use crate::code::{Code, Result};
 pub struct Physical {
     /// Whose it is.
     pub gpu: Arc<Gpu>,
-    /// The bytes.
+    /// What is in it.
     pub memory: Region,
     /// Is it in the GPU's account?
     counted: bool,
@@ -58,11 +58,11 @@ pub(super) type Shared = Weak<Physical>;
 /// A range of addresses.
 #[derive(Debug, Clone)]
 pub struct Mapping {
-    /// Its length.
+    /// How many addresses it has.
     pub bytes: u64,
-    /// What it shows.
+    /// The memory that is seen there.
     pub physical: Arc<Physical>,
-    /// From where on.
+    /// Where in that memory it begins.
     pub offset: u64,
     /// The context of a plain allocation; `None` for a VMM mapping.
     pub context: Option<u64>,

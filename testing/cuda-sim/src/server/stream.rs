@@ -38,15 +38,15 @@ impl Ticket {
     }
 }
 
-/// See the module.
+/// A stream of a process: work that is done one after the other.
 pub struct Stream {
     /// The client's number.
     pub id: u64,
     /// The context it belongs to.
     pub context: u64,
-    /// As `cuStreamCreate`.
+    /// The flags of `cuStreamCreate`.
     pub flags: u32,
-    /// As `cuStreamCreateWithPriority`.
+    /// The priority of `cuStreamCreateWithPriority`.
     pub priority: i32,
     queue: Mutex<Queue>,
     moved: Condvar,

@@ -4,7 +4,7 @@
 //! can make the same ones again. The legacy default stream of a context has the context's own number.
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// A request of the stand-in for the driver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the fields are named for what they are; the module says who chooses them")]

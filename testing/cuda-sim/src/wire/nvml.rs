@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::GpuInfo;
 
-/// See the module.
+/// A question of the stand-in for NVML.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Nvml {

@@ -12,7 +12,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::code::{Code, Result};
 
-/// See the module.
+/// Memory that is mapped, and unmapped when this is dropped.
 #[derive(Debug)]
 pub struct Region {
     start: *mut u8,
