@@ -8,13 +8,13 @@ if build; then
     check "infinijup --version" 10 "$infinijup" --version
     check "infinijup --help" 10 "$infinijup" --help
     for shell in bash zsh fish; do
-        for word in rotate-keys rollback doctor; do
+        for word in rotate-keys rollback doctor export; do
             check "completions for $shell know $word" 10 \
                 sh -c '"$1" completions "$2" | grep -q -e "$3"' sh "$infinijup" "$shell" "$word"
         done
     done
     check "manual pages" 10 "$infinijup" man --out "$SCRATCH/man"
-    for page in store-gc run kernel-start snapshot rollback branch suspend resume exec doctor; do
+    for page in gc log run kernel-start snapshot rollback branch suspend resume exec doctor; do
         check "manual page of ${page/-/ }" 10 grep -q '^.SH NAME' "$SCRATCH/man/infinijup-$page.1"
     done
     check "doctor without a daemon says so" 10 \

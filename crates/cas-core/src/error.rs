@@ -315,7 +315,7 @@ impl StoreError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Io { .. } | Self::Catalogue { .. } if self.is_out_of_space() => Some(
-                "free some space (`infinijup store gc --dry-run` shows what can go) and run the same command again",
+                "free some space (`infinijup gc --dry-run` shows what can go) and run the same command again",
             ),
             Self::NotAStore { .. } => {
                 Some("create one with `infinijup store init`, or name another with --store")

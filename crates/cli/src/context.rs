@@ -1,19 +1,15 @@
-//! What every command works with: the options, the printer, the progress meter, and the way to the store.
+//! What every command works with: the options, the printer, the progress meter, and where the user's daemon is.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use api::Places;
 use api::places::{SOCKET_VARIABLE, variable};
-use cas_core::layout::{Format, Layout};
-use cas_core::{OpenOptions, Store, StoreError};
 
 use crate::args::Global;
 use crate::error::CliError;
 use crate::output::Printer;
 use crate::progress::Meter;
-use crate::secret;
 
 /// The name of a store's directory.
 pub(crate) const STORE_NAME: &str = ".infinijup";
@@ -46,44 +42,6 @@ impl Context {
             (SOCKET_VARIABLE, Some(socket)) => Some(socket.clone().into_os_string()),
             _ => variable(name),
         })?)
-    }
-
-    /// Where the store is: what was named, or the nearest one upward.
-    pub(crate) fn root(&self) -> Result<PathBuf> {
-        if let Some(store) = &self.global.store {
-            return Ok(store.clone());
-        }
-        let here = current_directory()?;
-        let found = here.ancestors().map(|directory| directory.join(STORE_NAME)).find(|path| path.is_dir());
-        found.ok_or_else(|| StoreError::NotAStore { path: here.join(STORE_NAME) }.into())
-    }
-
-    /// Whether a store was named or is near.
-    pub(crate) fn has_store(&self) -> bool {
-        self.root().is_ok()
-    }
-
-    /// Opens the store, with a key if it needs one.
-    pub(crate) fn open(&self) -> Result<Arc<Store>> {
-        let root = self.root()?;
-        let format = Format::read(&Layout::new(&root))?;
-        self.printer.detail(&format!("using the store in {}", root.display()));
-        if !format.encrypted {
-            return Ok(Store::open(&root, OpenOptions::default())?);
-        }
-        let mut unlocks = secret::given(&self.global)?;
-        if unlocks.is_empty() {
-            unlocks.push(secret::asked(&root, "passphrase: ")?);
-        }
-        let mut failure = StoreError::KeyNeeded { path: root.clone() };
-        for unlock in unlocks {
-            match Store::open(&root, OpenOptions { unlock: Some(unlock), ..OpenOptions::default() }) {
-                // Another one of those that were given may be right.
-                Err(error @ StoreError::WrongKey { .. }) => failure = error,
-                other => return Ok(other?),
-            }
-        }
-        Err(failure.into())
     }
 }
 

@@ -40,6 +40,18 @@ pub(crate) enum CliError {
     /// Some packs were damaged.
     #[error("{count} {} damaged; what could be read was kept", if *count == 1 { "pack is" } else { "packs are" })]
     RebuildIncomplete { count: usize },
+    /// The daemon's store is made with its first snapshot.
+    #[error("your daemon has no store yet: there is none at `{}`", path.display())]
+    NothingYet { path: PathBuf },
+    /// What is to be done to its store can only be done while no daemon runs.
+    #[error("a daemon runs that uses the store in `{}`", path.display())]
+    StoreInUse { path: PathBuf },
+    /// What is in a snapshot makes no sense.
+    #[error(transparent)]
+    BadSnapshot(history::HistoryError),
+    /// The settings of the daemon cannot be read, which may name the store's key.
+    #[error(transparent)]
+    Settings(#[from] api::SettingsError),
     /// Nobody answers at the daemon's socket.
     #[error("cannot reach the daemon at `{}`", socket.display())]
     NoDaemon { socket: PathBuf, source: io::Error },
@@ -116,6 +128,10 @@ impl CliError {
             Self::NoDaemonProgram { .. } => "IJ-C039",
             Self::StillStopping { .. } => "IJ-C040",
             Self::NoServiceManager { .. } => "IJ-C041",
+            Self::NothingYet { .. } => "IJ-C042",
+            Self::StoreInUse { .. } => "IJ-C043",
+            Self::BadSnapshot(_) => "IJ-C044",
+            Self::Settings(_) => "IJ-C045",
             Self::Place(error) => error.code(),
         }
     }
@@ -138,9 +154,9 @@ impl CliError {
             Self::GcIncomplete { .. } => Some("run `infinijup store verify` to see what is affected"),
             Self::WritersBusy { .. } => Some("run it again later, or with a longer --wait"),
             Self::RebuildIncomplete { .. } => Some("run `infinijup store verify` to see what is affected"),
-            Self::NoDaemon { .. } => {
-                Some("start it with `infinijup daemon start`, or name its socket with --socket")
-            }
+            Self::NoDaemon { .. } => Some(
+                "start it with `infinijup daemon start`, or name its socket with --socket, or a store in a folder with --store",
+            ),
             Self::Answer { .. } => Some("use the infinijup and infinijupd of the same version"),
             Self::DaemonLeft { .. } | Self::JobLost { .. } => Some(
                 "it may have been done or not: `infinijup ps` and `infinijup history` show how things are",
@@ -161,6 +177,15 @@ impl CliError {
             Self::NoServiceManager { .. } => {
                 Some("nothing has to be installed: commands start the daemon when they need it")
             }
+            Self::NothingYet { .. } => Some(
+                "`infinijup kernel start` or `infinijup run` starts a session and `infinijup snapshot` captures it; a store in a \
+folder is named with --store",
+            ),
+            Self::StoreInUse { .. } => {
+                Some("`infinijup daemon stop`, then try again; sessions go on without the daemon")
+            }
+            Self::BadSnapshot(_) => Some("run `infinijup store verify` to see whether the store is damaged"),
+            Self::Settings(_) => Some("mend the settings file; `infinijup daemon status` shows where it is"),
             Self::Place(error) => Some(error.hint()),
             Self::Usage { .. } | Self::ObjectNotFound { .. } | Self::Interrupted | Self::Output(_) => None,
         }

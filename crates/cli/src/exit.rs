@@ -106,7 +106,11 @@ const fn of_cli(error: &CliError) -> Code {
         | CliError::RebuildIncomplete { .. }
         | CliError::MachineUnfit { .. }
         | CliError::SelftestFailed { .. } => Code::ProblemsFound,
-        CliError::WritersBusy { .. } | CliError::StillStopping { .. } => Code::Busy,
+        CliError::WritersBusy { .. } | CliError::StillStopping { .. } | CliError::StoreInUse { .. } => {
+            Code::Busy
+        }
+        CliError::NothingYet { .. } => Code::NoStore,
+        CliError::BadSnapshot(_) => Code::Corruption,
         CliError::KernelspecTaken { .. } => Code::Conflict,
         CliError::NoDaemon { .. }
         | CliError::NotStarted { .. }
@@ -117,7 +121,8 @@ const fn of_cli(error: &CliError) -> Code {
         CliError::Output(_)
         | CliError::Answer { .. }
         | CliError::NoServiceManager { .. }
-        | CliError::Place(_) => Code::Failed,
+        | CliError::Place(_)
+        | CliError::Settings(_) => Code::Failed,
     }
 }
 

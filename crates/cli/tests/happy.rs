@@ -16,7 +16,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 
 #[test]
 fn a_new_store_is_empty_and_private() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::for_store();
     let created = sandbox.json(["store", "init"]).remove(0);
     assert_eq!((&created["encrypted"], &created["keys"]), (&false.into(), &Value::Array(vec![])));
     assert_eq!(std::fs::metadata(sandbox.path(".infinijup")).unwrap().permissions().mode() & 0o777, 0o700);
@@ -29,28 +29,6 @@ fn a_new_store_is_empty_and_private() {
     assert_eq!((log.out.as_str(), log.err.as_str()), ("", "there are no snapshots yet\n"));
     assert!(sandbox.json(["log"]).is_empty());
     assert_eq!(sandbox.json(["store", "verify", "--bytes"])[0]["clean"], true);
-}
-
-#[test]
-fn the_store_is_found_from_below_and_by_its_name() {
-    let sandbox = Sandbox::with_store();
-    std::fs::create_dir_all(sandbox.path("a/b")).unwrap();
-    let stat = |command: &mut std::process::Command| {
-        let output = command.output().unwrap();
-        assert!(output.status.success());
-        text(&serde_json::from_slice(&output.stdout).unwrap(), "id").to_owned()
-    };
-    let args = ["store", "stat", "--json"];
-    let here = stat(&mut sandbox.command(args));
-    assert_eq!(stat(sandbox.command(args).current_dir(sandbox.path("a/b"))), here);
-    let elsewhere = tempfile::tempdir().unwrap();
-    let by_variable = stat(
-        sandbox
-            .command(args)
-            .current_dir(elsewhere.path())
-            .env("INFINIJUP_STORE", sandbox.path(".infinijup")),
-    );
-    assert_eq!(by_variable, here);
 }
 
 #[test]
@@ -198,6 +176,42 @@ fn tags_are_made_listed_and_deleted() {
 }
 
 #[test]
+fn diff_tells_what_changed() {
+    let sandbox = Sandbox::with_store();
+    sandbox.write("work/kept", "kept");
+    sandbox.write("work/loss.csv", "epoch,loss\n");
+    let first = sandbox.commit("first", ["--tree", "work"]);
+    sandbox.write("work/loss.csv", "epoch,loss\n1,0.42\n");
+    sandbox.write("work/new", "");
+    let second = sandbox.commit("second", ["--tree", "work"]);
+    let diff = sandbox.json(["diff", "main~1", "main"]).remove(0);
+    assert_eq!((text(&diff, "a"), text(&diff, "b")), (first.as_str(), second.as_str()));
+    let files: Vec<_> = diff["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| (text(file, "path"), text(file, "change")))
+        .collect();
+    let work = sandbox.path("work").canonicalize().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(files, [(&*format!("{work}/loss.csv"), "changed"), (&*format!("{work}/new"), "added")]);
+    assert_eq!(
+        (&diff["files"][0]["before_bytes"], &diff["files"][0]["after_bytes"]),
+        (&11.into(), &18.into())
+    );
+    assert_eq!(diff["variables"], Value::Null);
+    let shown = sandbox.ok(["diff", "main~1", "main"]).out;
+    assert_eq!(
+        shown,
+        format!(
+            "from {} to {}\nfiles\n  ~  11 B  18 B  {work}/loss.csv\n  +         0 B  {work}/new\n0 B of memory, 2 files, 0 processes\n",
+            &first[..12],
+            &second[..12]
+        )
+    );
+    sandbox.fails(15, "IJ-C002", ["diff", "main", "nobody"]);
+}
+
+#[test]
 fn gc_plans_first_and_deletes_then() {
     let sandbox = Sandbox::with_store();
     sandbox.write("work/kept", "kept");
@@ -206,7 +220,7 @@ fn gc_plans_first_and_deletes_then() {
     sandbox.commit("gone", ["--tree", "other", "--thread", "side"]);
     let id = sandbox.commit("gone too", ["--tree", "other", "--thread", "side"]);
     sandbox.ok(["tag", "keep", "side"]);
-    assert_eq!(sandbox.json(["store", "gc", "--dry-run"])[0]["dead_objects"], 0);
+    assert_eq!(sandbox.json(["gc", "--dry-run"])[0]["dead_objects"], 0);
 
     // Nothing deletes a thread yet, so this does: an export without history loses what led to it.
     sandbox.ok(["export", "main", "kept.ijx"]);
@@ -219,17 +233,17 @@ fn gc_plans_first_and_deletes_then() {
     assert_eq!((&imported["ref"], text(&imported, "commit")), (&Value::Null, id.as_str()));
 
     let before = sandbox.files("second/objects");
-    let plan = there(&["store", "gc", "--dry-run"]);
+    let plan = there(&["gc", "--dry-run"]);
     assert_eq!((&plan["dry_run"], &plan["packs_removed"]), (&true.into(), &0.into()));
     assert!(
         plan["dead_objects"].as_u64().unwrap() > 3 && plan["freeable_bytes"].as_u64().unwrap() > 0,
         "{plan}"
     );
     assert_eq!(sandbox.files("second/objects"), before);
-    let done = there(&["store", "gc"]);
+    let done = there(&["gc"]);
     assert!(done["packs_removed"].as_u64().unwrap() > 0, "{done}");
     assert!(sandbox.files("second/objects").len() < before.len());
-    assert_eq!(there(&["store", "gc", "--dry-run"])["dead_objects"], 0);
+    assert_eq!(there(&["gc", "--dry-run"])["dead_objects"], 0);
     assert_eq!(sandbox.ok(["cat", "kept:workspace/kept", "--store", "second"]).out, "kept");
     sandbox.fails(15, "IJ-C002", ["show", &id, "--store", "second"]);
     assert_eq!(there(&["store", "verify", "--bytes"])["clean"], true);

@@ -37,13 +37,13 @@ fn the_graph_of_a_branched_history() {
     assert_eq!(
         normalised(&graph, &ids),
         "\
-●      commit-5  TIME  (third)  third way
-│ ●    commit-4  TIME  (dropout)  (manual)
-│ │ ●  commit-3  TIME  (main)  train more
-│ ● │  commit-2  TIME  try dropout
-│ │ ●  commit-1  TIME  (tag good)  [lr=0.1] train
+●      commit-5  TIME         0 B  (third)  third way
+│ ●    commit-4  TIME         0 B  (dropout)  (manual)
+│ │ ●  commit-3  TIME         0 B  (main)  train more
+│ ● │  commit-2  TIME         0 B  (dropout)  try dropout
+│ │ ●  commit-1  TIME         0 B  (main, tag good)  [lr=0.1] train
 ├─┴─╯
-●      commit-0  TIME  load the data
+●      commit-0  TIME         0 B  (main)  load the data
 "
     );
     let ascii = sandbox.command(["log", "--graph"]).env("LC_ALL", "C").output().unwrap();
@@ -79,7 +79,7 @@ fn a_history_that_was_left_out_is_said_to_be() {
     let log = sandbox.ok(["log", "--graph", "--store", "second"]).out;
     assert_eq!(
         normalised(&log, &ids),
-        "●  commit-3  TIME  (main)  train more\n●  commit-1  (was not imported)\n"
+        "●  commit-3  TIME         0 B  (main)  train more\n●  commit-1  (was not imported)\n"
     );
     let lines = sandbox.json(["log", "--store", "second"]);
     assert_eq!((&lines[1]["message_type"], &lines[1]["damaged"]), (&"absent_commit".into(), &false.into()));
@@ -125,9 +125,9 @@ fn text_from_elsewhere_cannot_steer_the_terminal() {
 
 #[test]
 fn errors_have_a_code_their_causes_and_a_hint() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::for_store();
     let ran = sandbox.run(["store", "stat"]);
-    let path = sandbox.path("").canonicalize().unwrap().join(".infinijup");
+    let path = sandbox.path(".infinijup");
     assert_eq!(
         ran.err,
         format!(

@@ -328,62 +328,28 @@ fn exec_passes_on_output_and_status() {
 }
 
 #[test]
-fn history_and_diff() {
-    let commit = json!({
-        "id": COMMIT, "parents": [BEFORE], "thread": "analysis", "tags": ["good"], "time": "2026-11-15T09:12:09Z",
-        "reason": "manual", "message": "first\nmore", "bytes": 67_108_864
-    });
-    let silent = json!({
-        "id": BEFORE, "parents": [], "thread": "analysis", "tags": [], "time": "2026-11-15T09:11:09Z",
-        "reason": "automatic", "message": "", "bytes": 1
-    });
-    let answer = json!({"commits": [commit, silent]});
-    let (asked, ran, line) = both_answers(answer.clone(), &["history", "analysis"]);
-    assert_eq!(asked.path, "/v1/sessions/analysis/history");
-    assert_eq!(
-        ran.out,
-        "f26f289a073f  2026-11-15 09:12Z    64.0 MiB  (analysis, tag good)  first\n\
-         01c36f8436eb  2026-11-15 09:11Z         1 B  (analysis)  (automatic)\n"
-    );
-    assert_eq!(line["commits"][0]["tags"], json!(["good"]));
-    let (asked, _, line) = both_answers(answer, &["history", "-n", "1"]);
-    assert_eq!(asked.path, "/v1/history");
-    assert_eq!((line["commits"].as_array().unwrap().len(), &line["session"]), (1, &Value::Null));
-
-    let diff = json!({
-        "a": BEFORE, "b": COMMIT, "processes": [{"pid": 12, "name": "sh", "change": "added"}],
-        "memory": [{"pid": 1, "start": 4096, "end": 8192, "name": "[heap]", "change": "changed", "changed_bytes": 4096}],
-        "files": [{"path": "loss.csv", "change": "removed", "before_bytes": 11}],
-        "totals": {"memory_bytes": 4096, "files": 1, "processes": 1}
-    });
-    let (asked, ran, line) = both_answers(diff, &["diff", "analysis~1", "a&b"]);
-    assert_eq!(asked.path, "/v1/diff?a=analysis~1&b=a%26b");
-    assert_eq!(
-        ran.out,
-        "from 01c36f8436eb to f26f289a073f\nprocesses\n  +  12  sh\nmemory\n  ~  1  4.0 KiB  1000-2000  [heap]\n\
-         files\n  -  11 B    loss.csv\n4.0 KiB of memory, 1 file, 1 process\n"
-    );
-    assert_eq!(line["files"][0]["after_bytes"], Value::Null);
-}
-
-#[test]
-fn forget_says_what_had_to_stay_and_gc_what_became_free() {
+fn forget_says_what_had_to_stay() {
     let outcome = json!({
         "type": "forget", "forgotten": [BEFORE],
         "kept": [{"commit": COMMIT, "reason": "it is the newest snapshot of session analysis"}]
     });
-    let (asked, ran, line) = both_jobs("forget", outcome, &["forget", "analysis~1", "analysis", "--force"]);
-    assert_eq!(asked.path, "/v1/forget");
+    let sandbox = Sandbox::new();
+    let view = json!({
+        "version": "0.1.0", "pid": 1, "started": "2026-11-15T09:12:09Z", "state": sandbox.path("state"),
+        "run": sandbox.path("run"), "socket": sandbox.socket(), "settings": sandbox.path("settings.toml"),
+        "socket_passed": false, "jobs_running": 0, "streams": 0
+    });
+    let daemon = Daemon::start(&sandbox, move |asked, _| match asked.path.as_str() {
+        "/v1/daemon" => Reply::Json(200, view.clone()),
+        "/v1/forget" => Reply::Json(202, job("forget", "running", json!({}))),
+        _ => Reply::Stream(ended(9, "forget", &json!({"result": outcome.clone()}))),
+    });
+    let (_, ran, line) = both(&sandbox, &daemon, &["forget", "analysis~1", "analysis", "--force"]);
+    let asked = daemon.asked().into_iter().find(|asked| asked.path == "/v1/forget").unwrap();
     assert_eq!(asked.body, json!({"commits": ["analysis~1", "analysis"], "force": true}));
     assert_eq!(ran.out, "forgot 01c36f8436eb\n");
     assert_eq!(ran.err, "warning: f26f289a073f stays: it is the newest snapshot of session analysis\n");
     assert_eq!(line["kept"][0]["commit"], COMMIT);
-
-    let outcome = json!({"type": "gc", "freed_bytes": 33_554_432, "commits": 1, "objects": 104});
-    let (asked, ran, line) = both_jobs("gc", outcome, &["gc"]);
-    assert_eq!(asked.path, "/v1/gc");
-    assert_eq!(ran.out, "freed 32.0 MiB: 104 objects of 1 snapshot\n");
-    assert_eq!(line["commits"], 1);
 }
 
 #[test]

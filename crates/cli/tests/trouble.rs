@@ -43,7 +43,7 @@ fn exit_1_what_has_no_code_of_its_own() {
 fn exit_2_arguments_that_make_no_sense() {
     let sandbox = one_commit();
     assert_eq!(sandbox.run(["bogus"]).code, 2);
-    assert_eq!(sandbox.run(["store", "gc", "--repack-below", "101"]).code, 2);
+    assert_eq!(sandbox.run(["gc", "--repack-below", "101"]).code, 2);
     assert_eq!(sandbox.run(["cat", "main:memory/pid:1", "--address", "1"]).code, 2);
     let ran = sandbox.run(["store", "--json", "bogus"]);
     let last: serde_json::Value = serde_json::from_str(ran.err.lines().last().unwrap()).unwrap();
@@ -83,9 +83,9 @@ fn exit_3_gc_and_rebuild_that_meet_damage_keep_everything() {
     let len = std::fs::metadata(last).unwrap().len();
     let before = packs.len();
     (60..len.min(400)).for_each(|at| flip(last, at));
-    let ran = sandbox.fails(3, "IJ-C011", ["store", "gc"]);
+    let ran = sandbox.fails(3, "IJ-C011", ["gc"]);
     assert!(ran.out.contains("cannot be read: object "), "{ran:?}");
-    sandbox.fails(3, "IJ-C011", ["store", "gc", "--dry-run"]);
+    sandbox.fails(3, "IJ-C011", ["gc", "--dry-run"]);
     assert_eq!(sandbox.packs().len(), before);
     sandbox.fails(13, "IJ-S010", ["log"]);
 
@@ -96,7 +96,7 @@ fn exit_3_gc_and_rebuild_that_meet_damage_keep_everything() {
 
 #[test]
 fn exit_10_no_store() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::for_store();
     for args in [&["log"][..], &["store", "verify"], &["store", "rebuild"], &["cat", "x"], &["tag", "--list"]]
     {
         sandbox.fails(10, "IJ-S002", args.iter().copied());
@@ -138,7 +138,7 @@ fn exit_11_somebody_is_writing() {
     sandbox.ok(["import", "y.ijx"]);
     let mut writer = waiting_writer(&sandbox);
     sandbox.fails(11, "IJ-S040", ["store", "rebuild"]);
-    let ran = sandbox.fails(11, "IJ-C012", ["store", "gc", "--wait", "0"]);
+    let ran = sandbox.fails(11, "IJ-C012", ["gc", "--wait", "0"]);
     assert!(ran.out.contains("nothing was deleted"), "{ran:?}");
     std::fs::write(sandbox.path("pipe"), b"at last").unwrap();
     assert!(writer.wait().unwrap().success());
@@ -148,7 +148,7 @@ fn exit_11_somebody_is_writing() {
 
 #[test]
 fn exit_12_keys() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::for_store();
     sandbox.write("right", "right");
     sandbox.write("wrong", "wrong");
     sandbox.write("short", "too short for a key file");

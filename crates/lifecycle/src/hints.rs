@@ -85,7 +85,7 @@ impl LifecycleError {
                     .to_owned(),
             ),
             Self::NoRoom { .. } => {
-                Some("free some space, or run `infinijup store gc` on the store".to_owned())
+                Some("free some space, or run `infinijup gc`".to_owned())
             }
             Self::NotSealed { .. } => {
                 Some("if you trust where it comes from, --force restores it; root's daemon does not".to_owned())

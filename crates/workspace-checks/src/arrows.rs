@@ -81,7 +81,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ),
     // The two programs at the ends of the wire.
     ("infinijupd", &["lifecycle", "api", "remote"]),
-    ("cli", &["api", "gpu-detect", "jupyter-bridge", "manifest", "cas-core"]),
+    ("cli", &["api", "gpu-detect", "jupyter-bridge", "history", "manifest", "cas-core"]),
 ];
 
 /// Crates that take the place of something which the machine of a test does not have.

@@ -1,8 +1,9 @@
-//! Looking at history: `log`, `show`, `cat`, `tag`.
+//! Looking at history: `log`, `show`, `cat`, `diff`, `tag`.
 
 use std::ffi::OsString;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 /// How commits are named, for the help of every command that takes one.
 pub(super) const REVISIONS: &str = "REV is a thread, a tag, a commit id or its first digits (four or more). \
@@ -11,14 +12,20 @@ pub(super) const REVISIONS: &str = "REV is a thread, a tag, a commit id or its f
 /// List snapshots, newest first.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "List snapshots, newest first.
-
-Without options: of all threads.",
+    long_about = format!(
+        "List snapshots, newest first: of all threads, or what led to one snapshot. A session is named by its name, its id or \
+the first digits of it.\n\n{REVISIONS}\n\n`infinijup history` is another name for this."
+    ),
     after_help = "Example:
-  infinijup log --graph
-  infinijup log --thread main -n 10 --json"
+  infinijup log analysis
+  infinijup log --graph -n 20
+  infinijup log --store /data/.infinijup --all --json
+  infinijup history analysis --json | jq '.commits[0].id'"
 )]
 pub(crate) struct LogArgs {
+    /// Only what led to this: a session or a snapshot
+    #[arg(value_name = "SESSION|REV", conflicts_with_all = ["thread", "all"], value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) of: Option<String>,
     /// Draw which snapshot came from which
     #[arg(long)]
     pub(crate) graph: bool,
@@ -38,8 +45,9 @@ pub(crate) struct LogArgs {
 #[command(
     long_about = format!("Show one snapshot: who, when, why and what is in it.\n\n{REVISIONS}"),
     after_help = "Example:
-  infinijup show main
-  infinijup show main~1 --verdict"
+  infinijup show analysis
+  infinijup show analysis~1 --verdict
+  infinijup show main --files --store /data/.infinijup"
 )]
 pub(crate) struct ShowArgs {
     /// Which snapshot; without it, the last one of `main` or of the only thread
@@ -61,7 +69,7 @@ pub(crate) struct ShowArgs {
 a file. An id is any object: the content of a file, or the JSON of a commit, snapshot or directory.\n\n{REVISIONS}"
     ),
     after_help = "Example:
-  infinijup cat main:workspace/results.csv > results.csv
+  infinijup cat analysis~1:workspace/results.csv > results.csv
   infinijup cat main:memory/pid:1 --address 0x7f0000000000 --length 4096 | xxd"
 )]
 pub(crate) struct CatArgs {
@@ -79,15 +87,32 @@ pub(crate) struct CatArgs {
     pub(crate) raw: bool,
 }
 
+/// Show what changed between two snapshots: processes, memory and files.
+#[derive(Debug, Args)]
+#[command(
+    long_about = format!("Show what changed between two snapshots: processes, memory by mapping, and files.\n\n{REVISIONS}"),
+    after_help = "Example:
+  infinijup diff analysis~1 analysis
+  infinijup diff main~1 main --store /data/.infinijup --json"
+)]
+pub(crate) struct DiffArgs {
+    /// The first snapshot
+    #[arg(value_name = "A", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) a: String,
+    /// The second snapshot
+    #[arg(value_name = "B", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) b: String,
+}
+
 /// Give a snapshot a name that stays, or list such names.
 #[derive(Debug, Args)]
 #[command(
     long_about = format!(
         "Give a snapshot a name that stays, or list such names.\n\nA tag never moves by itself, and keeps its snapshot from \
-being deleted. In a directory without a store, and without --store, this is about the snapshots that the daemon keeps.\n\n{REVISIONS}"
+being deleted.\n\n{REVISIONS}"
     ),
     after_help = "Example:
-  infinijup tag before-cleanup main~1
+  infinijup tag before-cleanup analysis~1
   infinijup tag --list
   infinijup tag before-cleanup --delete"
 )]

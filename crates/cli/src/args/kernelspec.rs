@@ -57,7 +57,7 @@ pub(crate) struct KernelspecInstallArgs {
   infinijup kernelspec remove infinijup-python3
   infinijup kernelspec remove --all")]
 pub(crate) struct KernelspecRemoveArgs {
-    /// Which
+    /// The kernelspecs, by name
     #[arg(value_name = "NAME", required_unless_present = "all", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) names: Vec<String>,
     /// All of them

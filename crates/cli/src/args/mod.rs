@@ -23,18 +23,18 @@ pub(crate) use control::{RestartArgs, SignalArgs};
 pub(crate) use daemon::DaemonCommand;
 pub(crate) use debug::{CommitArgs, DebugCommand};
 pub(crate) use detect::{DetectArgs, DetectFormat};
-pub(crate) use history::{CatArgs, LogArgs, ShowArgs, TagArgs, number};
+pub(crate) use history::{CatArgs, DiffArgs, LogArgs, ShowArgs, TagArgs, number};
 pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, KernelspecRemoveArgs};
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs, SetupGpuArgs};
-pub(crate) use prune::ForgetArgs;
+pub(crate) use prune::{ForgetArgs, GcArgs};
 pub(crate) use session::{
-    BranchArgs, DiffArgs, ExecArgs, HistoryArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs,
-    SnapshotArgs, StopArgs, SuspendArgs,
+    BranchArgs, ExecArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs, SnapshotArgs, StopArgs,
+    SuspendArgs,
 };
 pub(crate) use start::{
     FileOptions, FilesChoice, KernelCommand, KernelStartArgs, NetworkChoice, RunArgs, StartOptions,
 };
-pub(crate) use store::{GcArgs, InitArgs, RotateKeysArgs, StoreCommand, VerifyArgs};
+pub(crate) use store::{InitArgs, RotateKeysArgs, StoreCommand, VerifyArgs};
 pub(crate) use transfer::{ExportArgs, ImportArgs};
 
 use crate::error::CliError;
@@ -66,7 +66,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The store. Without it: the nearest `.infinijup` in this directory or one above
+    /// A store in a folder. Without it, the command is about the store of your daemon
     #[arg(long, global = true, value_name = "DIR", env = "INFINIJUP_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
     /// File with the passphrase of an encrypted store; a newline at its end does not count
@@ -133,17 +133,6 @@ pub(crate) enum OnlineCommand {
     Rm(RmArgs),
     Logs(LogsArgs),
     Exec(ExecArgs),
-    History(HistoryArgs),
-    Diff(DiffArgs),
-    Forget(ForgetArgs),
-    /// Free what no snapshot needs any more
-    #[command(
-        long_about = "Free what no snapshot needs any more: that of snapshots that were forgotten, and of threads that are gone. \
-Sessions go on meanwhile. For a store of your own there is `infinijup store gc`.",
-        after_help = "Example:
-  infinijup gc"
-    )]
-    Gc,
     Attach(AttachArgs),
     Checkpoint(CheckpointArgs),
     Restore(RestoreArgs),
@@ -191,9 +180,15 @@ pub(crate) enum Command {
     Selftest(SelftestArgs),
     SetupGpu(SetupGpuArgs),
     Log(LogArgs),
+    // Another name of `log`, which stays for scripts; its JSON is one object.
+    #[command(hide = true)]
+    History(LogArgs),
     Show(ShowArgs),
     Cat(CatArgs),
+    Diff(DiffArgs),
     Tag(TagArgs),
+    Forget(ForgetArgs),
+    Gc(GcArgs),
     Export(ExportArgs),
     Import(ImportArgs),
     /// Print a script that completes commands in your shell

@@ -198,34 +198,3 @@ pub(crate) struct ExecArgs {
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
-
-/// List the snapshots of a session, or of all, newest first.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
-  infinijup history analysis
-  infinijup history -n 5 --json")]
-pub(crate) struct HistoryArgs {
-    /// Only of this session
-    #[arg(value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) session: Option<String>,
-    /// At most this many
-    #[arg(short = 'n', long = "max-count", value_name = "N")]
-    pub(crate) max_count: Option<usize>,
-}
-
-/// Show what changed between two snapshots: processes, memory and files.
-#[derive(Debug, Args)]
-#[command(
-    long_about = format!("Show what changed between two snapshots: processes, memory by mapping, and files.\n\n{SNAPSHOTS}"),
-    after_help = "Example:
-  infinijup diff analysis~1 analysis
-  infinijup diff good analysis --json"
-)]
-pub(crate) struct DiffArgs {
-    /// The first snapshot
-    #[arg(value_name = "A", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) a: String,
-    /// The second
-    #[arg(value_name = "B", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) b: String,
-}

@@ -117,7 +117,7 @@ pub(crate) struct FileOptions {
 pub(crate) enum NetworkChoice {
     /// Its own; the ports of a kernel are forwarded from 127.0.0.1
     Private,
-    /// The machine's
+    /// That of the machine
     Host,
 }
 

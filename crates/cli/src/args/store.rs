@@ -1,8 +1,10 @@
-//! `infinijup store …`
+//! `infinijup store …`: what is done to a store as a whole.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+use super::prune::GcArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
@@ -33,26 +35,29 @@ store is damaged, 14 if an operation was cut short that the daemon must finish f
   infinijup store stat --json | jq .stored_bytes")]
     Stat,
     Verify(VerifyArgs),
+    // Another name of `gc`, which stays for scripts.
+    #[command(hide = true)]
     Gc(GcArgs),
     /// Make the catalogue anew from the packs
     #[command(
         long_about = "Make the catalogue anew from the packs.
 
 The catalogue says which object is in which pack. If it is lost or damaged, everything in it can be read back from the \
-packs. Nobody may be writing to the store. No key is needed.",
+packs. Nobody may be writing to the store, and your daemon must not run if it is about the daemon's. No key is needed.",
         after_help = "Example:
-  infinijup store rebuild"
+  infinijup daemon stop && infinijup store rebuild
+  infinijup store rebuild --store /data/.infinijup"
     )]
     Rebuild,
     RotateKeys(RotateKeysArgs),
 }
 
-/// Create a store.
+/// Create a store in a folder.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Create a store.
+    long_about = "Create a store in a folder; that of your daemon is made by the daemon.
 
-It goes to `.infinijup` in this directory, or to --store. With --passphrase-file or --key-file everything in it is encrypted; \
+It goes to `.infinijup` in this directory, or to --store, which names it for other commands, too. With --passphrase-file or --key-file everything in it is encrypted; \
 --encrypt alone asks for a passphrase on the terminal. With both files, each of them alone opens the store.",
     after_help = "Example:
   infinijup store init
@@ -81,31 +86,6 @@ pub(crate) struct VerifyArgs {
     pub(crate) bytes: bool,
 }
 
-/// Delete what no thread or tag leads to.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "Delete what no thread or tag leads to.
-
-Others may read and write meanwhile. Nothing is deleted while something that is needed cannot be read.",
-    after_help = "Example:
-  infinijup store gc --dry-run
-  infinijup store gc --erase"
-)]
-pub(crate) struct GcArgs {
-    /// Only say what would be done
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Leave nothing of what is deleted: rewrite every pack that has some of it, and destroy the old keys
-    #[arg(long)]
-    pub(crate) erase: bool,
-    /// Rewrite a pack when less than this part of it is needed
-    #[arg(long, value_name = "PERCENT", default_value_t = 60, value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub(crate) repack_below: u8,
-    /// How long to wait for programs that are writing
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub(crate) wait: u32,
-}
-
 /// Replace the passphrase or key file of an encrypted store.
 #[derive(Debug, Args)]
 #[command(
@@ -113,9 +93,12 @@ pub(crate) struct GcArgs {
 
 The global options --passphrase-file and --key-file open the store; the options below say what shall open it from now on. Each \
 of them alone will, and what opened it before will not. Without any, a new passphrase is asked for on the terminal. The data \
-is not rewritten. Whoever could open the store before may have kept its keys: see SECURITY.md.",
+is not rewritten. Whoever could open the store before may have kept its keys: see SECURITY.md.
+
+Your daemon opens its store with a key file, and must not run while that is replaced.",
     after_help = "Example:
-  infinijup store rotate-keys --passphrase-file old --new-passphrase-file new"
+  infinijup store rotate-keys --store /data/.infinijup --passphrase-file old --new-passphrase-file new
+  infinijup daemon stop && infinijup store rotate-keys --new-key-file new.key"
 )]
 pub(crate) struct RotateKeysArgs {
     /// File with a new passphrase; may be given several times

@@ -14,8 +14,8 @@ use super::history::REVISIONS;
 is not overwritten.\n\n{REVISIONS}"
     ),
     after_help = "Example:
-  infinijup export main snapshot.ijx
-  infinijup export main - | ssh other infinijup import - --thread main"
+  infinijup export analysis snapshot.ijx
+  infinijup export analysis~2 - | ssh other infinijup import - --tag from-here"
 )]
 pub(crate) struct ExportArgs {
     /// Which snapshot
@@ -35,9 +35,10 @@ pub(crate) struct ExportArgs {
     long_about = "Read a file that `export` has written.
 
 A new thread or tag can be named to lead to it. A thread that exists moves only forward: if what it has now came before the \
-imported snapshot. Without a name, the next `infinijup store gc` deletes what was imported.",
+imported snapshot. Without a name, the next `infinijup gc` deletes what was imported.",
     after_help = "Example:
-  infinijup import snapshot.ijx --tag from-ada"
+  infinijup import snapshot.ijx --tag from-ada
+  infinijup import snapshot.ijx --thread main --store /data/.infinijup"
 )]
 pub(crate) struct ImportArgs {
     /// The file; `-` is stdin

@@ -13,6 +13,7 @@ use manifest::{
     Snapshot, TREE, Tree,
 };
 
+use super::target;
 use crate::args::CatArgs;
 use crate::context::Context;
 use crate::error::CliError;
@@ -26,7 +27,7 @@ const PIECE: usize = 1 << 20;
 const LAST_ADDRESS: u64 = 1 << 57;
 
 pub(crate) fn run(context: &Context, args: &CatArgs) -> Result<()> {
-    let store = context.open()?;
+    let store = target::open(context)?;
     let cat = Cat { context, store: &store, args };
     let what = args.what.as_bytes();
     match what.iter().position(|byte| *byte == b':') {

@@ -10,6 +10,7 @@ use cas_core::{ObjectId, Store, StoreError};
 use manifest::ByteText;
 use serde::Serialize;
 
+use super::target;
 use crate::args::ExportArgs;
 use crate::context::{Context, directory_of};
 use crate::format;
@@ -27,7 +28,7 @@ struct Exported {
 }
 
 pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<()> {
-    let store = context.open()?;
+    let store = target::open(context)?;
     let id = revision::resolve(&store, Some(&args.revision))?;
     let follow = if args.history { Follow::All } else { Follow::Strong };
     let job = Job { context, store: &store, id, follow };

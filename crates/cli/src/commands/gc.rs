@@ -1,21 +1,31 @@
-//! `store gc`
+//! `gc`
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use api::{GcOutcome, JobResult, Nothing};
 use cas_core::gc::{Action, GcOptions, GcPlan, GcReport};
+use cas_core::{Class, StoreError};
+use history::{HistoryError, UserStore};
 use serde::Serialize;
 
+use super::online::Online;
+use super::online::job::expect_result;
+use super::target::Target;
 use crate::args::GcArgs;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::format;
-use crate::objects::ManifestReferences;
+use crate::objects::{self, ManifestReferences};
 
 #[derive(Serialize)]
 struct Outcome {
     message_type: &'static str,
     dry_run: bool,
+    freed_bytes: u64,
+    commits: u64,
+    objects: u64,
     live_objects: u64,
     live_bytes: u64,
     dead_objects: u64,
@@ -32,25 +42,44 @@ struct Outcome {
 }
 
 pub(crate) fn run(context: &Context, args: &GcArgs) -> Result<()> {
-    let store = context.open()?;
+    let target = Target::of(context)?;
+    let store = target.open(context)?;
     let options = GcOptions {
         repack_below_percent: args.repack_below,
         erase: args.erase,
         patience: Duration::from_secs(args.wait.into()),
     };
-    if args.dry_run {
-        let plan = store.plan_gc(&ManifestReferences::default(), &options, &context.meter)?;
-        let outcome = outcome(&plan, None);
-        context.printer.data(&outcome, &lines(&outcome))?;
-        return finish(&outcome);
-    }
-    let report = store.gc(&ManifestReferences::default(), &options, &context.meter)?;
-    let outcome = outcome(&report.plan, Some(&report));
+    let plan = || store.plan_gc(&ManifestReferences::default(), &options, &context.meter);
+    let outcome = if args.dry_run {
+        outcome(&plan()?, None, GcOutcome::default())
+    } else {
+        match UserStore::over(Arc::clone(&store)).collect(&options, &context.meter) {
+            Ok((report, gone)) => outcome(&report.plan, Some(&report), gone),
+            Err(HistoryError::Store(error)) if target.is_daemons() && is_machines(&error) => {
+                by_daemon(context, &plan()?)?
+            }
+            Err(error) => return Err(objects::of_history(error)),
+        }
+    };
     context.printer.data(&outcome, &lines(&outcome))?;
     finish(&outcome)
 }
 
-fn outcome(plan: &GcPlan, report: Option<&GcReport>) -> Outcome {
+/// Whether the machine is in the way, a full disk most likely.
+fn is_machines(error: &StoreError) -> bool {
+    error.class() == Class::Environment && !error.is_busy()
+}
+
+/// The daemon keeps some room back for the day when the disk is full.
+fn by_daemon(context: &Context, plan: &GcPlan) -> Result<Outcome> {
+    let result = Online::new(context)?.post_job("/v1/gc".to_owned(), &Nothing {})?;
+    let gone = expect_result!(result, JobResult::Gc(gone) => gone);
+    let planned = outcome(plan, None, gone);
+    let packs_removed = (planned.packs_to_drop + planned.packs_to_repack) as u64;
+    Ok(Outcome { dry_run: false, packs_removed, ..planned })
+}
+
+fn outcome(plan: &GcPlan, report: Option<&GcReport>, gone: GcOutcome) -> Outcome {
     let mut unreadable: Vec<String> =
         plan.unreadable.iter().map(|one| format!("object {}: {}", one.reference.id, one.error)).collect();
     unreadable.extend(report.iter().flat_map(|report| &report.damaged).map(|(no, error)| {
@@ -59,8 +88,11 @@ fn outcome(plan: &GcPlan, report: Option<&GcReport>) -> Outcome {
         format!("pack {name}: {error}")
     }));
     Outcome {
-        message_type: "gc",
+        message_type: "garbage_collected",
         dry_run: report.is_none(),
+        freed_bytes: gone.freed_bytes,
+        commits: gone.commits,
+        objects: gone.objects,
         live_objects: plan.live_objects,
         live_bytes: plan.live_stored,
         dead_objects: plan.dead_objects,
@@ -107,8 +139,13 @@ fn lines(outcome: &Outcome) -> Vec<String> {
             0 => String::new(),
             bytes => format!(", after copying the {} of them that are needed", format::size(bytes)),
         };
-        let freed = format::size(outcome.freeable_bytes);
-        lines.push(format!("freed {freed}: deleted {}{kept}", format::plural(outcome.packs_removed, "pack")));
+        lines.push(format!(
+            "freed {}: {} of {}; deleted {}{kept}",
+            format::size(outcome.freed_bytes),
+            format::plural(outcome.objects, "object"),
+            format::plural(outcome.commits, "snapshot"),
+            format::plural(outcome.packs_removed, "pack")
+        ));
         if outcome.keys_destroyed > 0 {
             lines.push(format!("destroyed {}", format::plural(outcome.keys_destroyed, "key")));
         }

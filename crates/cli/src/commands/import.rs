@@ -11,7 +11,7 @@ use manifest::history::{self, Grafts};
 use manifest::{COMMIT, Commit, ManifestObject, Thread};
 use serde::Serialize;
 
-use super::tag;
+use super::{tag, target};
 use crate::args::ImportArgs;
 use crate::context::Context;
 use crate::format;
@@ -32,7 +32,7 @@ struct Imported<'a> {
 pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
     // A name that cannot be used is found before anything is read.
     let name = tag::new_name(args.thread.as_deref(), args.tag.as_deref())?;
-    let store = context.open()?;
+    let store = target::open(context)?;
     let (path, input): (&Path, Box<dyn Read>) = if args.file == Path::new("-") {
         (Path::new("stdin"), Box::new(io::stdin()))
     } else {

@@ -5,8 +5,10 @@ mod completions;
 mod daemon;
 mod debug;
 mod detect;
+mod diff;
 mod encrypt;
 mod export;
+mod forget;
 mod gc;
 mod import;
 mod init;
@@ -21,6 +23,7 @@ mod setup_gpu;
 mod show;
 mod stat;
 mod tag;
+mod target;
 mod verify;
 mod view;
 
@@ -59,7 +62,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Store(StoreCommand::Encrypt) => encrypt::run(context),
         Command::Store(StoreCommand::Stat) => stat::run(context),
         Command::Store(StoreCommand::Verify(args)) => verify::run(context, &args),
-        Command::Store(StoreCommand::Gc(args)) => gc::run(context, &args),
+        Command::Gc(args) | Command::Store(StoreCommand::Gc(args)) => gc::run(context, &args),
         Command::Store(StoreCommand::Rebuild) => rebuild::run(context),
         Command::Store(StoreCommand::RotateKeys(args)) => rotate_keys::run(context, &args),
         Command::Kernelspec(KernelspecCommand::Install(args)) => kernelspec::install(context, &args),
@@ -68,10 +71,13 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Detect(args) => detect::run(context, &args),
         Command::Selftest(args) => selftest::run(context, &args),
         Command::SetupGpu(args) => setup_gpu::run(context, &args),
-        Command::Log(args) => log::run(context, &args),
+        Command::Log(args) => log::run(context, &args, log::Shape::Lines),
+        Command::History(args) => log::run(context, &args, log::Shape::OneObject),
         Command::Show(args) => show::run(context, &args),
+        Command::Diff(args) => diff::run(context, &args),
         Command::Cat(args) => cat::run(context, &args),
         Command::Tag(args) => tag::run(context, &args),
+        Command::Forget(args) => forget::run(context, args),
         Command::Export(args) => export::run(context, &args),
         Command::Import(args) => import::run(context, &args),
         Command::Completions { shell } => completions::run(context, shell),

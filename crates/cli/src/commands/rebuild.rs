@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
+use super::target::Target;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::format;
@@ -31,7 +32,7 @@ struct Unusable {
 }
 
 pub(crate) fn run(context: &Context) -> Result<()> {
-    let report = cas_core::rebuild(&context.root()?, &context.meter)?;
+    let report = cas_core::rebuild(Target::of(context)?.alone(context)?, &context.meter)?;
     let rebuilt = Rebuilt {
         message_type: "store_rebuilt",
         packs: report.packs,

@@ -3,6 +3,8 @@
 mod files;
 mod sections;
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use cas_core::{ObjectId, Store};
 use manifest::host::{self, HostFingerprint, Verdict, probe};
@@ -10,7 +12,8 @@ use manifest::snapshot::HostSection;
 use manifest::{Commit, ManifestError, ManifestObject, Snapshot};
 use serde::Serialize;
 
-use super::view::{AllNames, CommitView};
+use super::target;
+use super::view::{AllNames, CommitView, Views};
 use crate::args::ShowArgs;
 use crate::context::Context;
 use crate::format;
@@ -38,14 +41,15 @@ struct Here {
 }
 
 pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<()> {
-    let store = context.open()?;
+    let store = target::open(context)?;
     let id = revision::resolve(&store, args.revision.as_deref())?;
     let commit = Commit::load(&FromStore(&store), &id)?;
     let snapshot = Snapshot::load(&FromStore(&store), &commit.snapshot)?;
+    let names = AllNames::of(&store)?;
     let here = if args.verdict { compare(&snapshot)? } else { None };
     let shown = Shown {
         message_type: "snapshot",
-        commit: CommitView::new(&id, &commit, AllNames::of(&store)?.names(&id)),
+        commit: Views::new(Arc::clone(&store), &names)?.of(id, commit.clone(), names.names(&id)),
         bytes: snapshot.bytes(),
         sections: snapshot.sections().iter().map(SectionView::new).collect(),
         here,
@@ -80,21 +84,21 @@ fn head(
     };
     row("commit", style.id(&id.to_string()));
     row("names", style.name(&view.names.text()));
-    row("thread", format::safe(&view.thread));
+    row("thread", format::safe(&view.commit.thread));
     let author = &view.author;
     row("author", format::safe(&format!("{} (uid {}) on {}", author.name, author.uid, author.host)));
     row("time", format::time(commit.time));
-    row("reason", format::safe(&view.reason));
-    row("label", format::safe(view.label.as_deref().unwrap_or_default()));
+    row("reason", format::safe(&view.commit.reason));
+    row("label", format::safe(view.commit.label.as_deref().unwrap_or_default()));
     for parent in &commit.parents {
         let note = if store.contains(parent)? { "" } else { " (not in this store)" };
         row("parent", format!("{}{note}", style.id(&parent.short())));
     }
     row("written by", format!("infinijup {}", format::safe(&view.tool)));
     let mut lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<12}{value}")).collect();
-    if !view.message.is_empty() {
+    if !view.commit.message.is_empty() {
         lines.push(String::new());
-        lines.extend(view.message.lines().map(|line| format!("    {}", format::safe(line))));
+        lines.extend(view.commit.message.lines().map(|line| format!("    {}", format::safe(line))));
     }
     Ok(lines)
 }

@@ -9,6 +9,7 @@ use cas_core::layout::Layout;
 use manifest::{ByteText, Tag, Thread};
 use serde::Serialize;
 
+use super::target;
 use crate::context::Context;
 use crate::format;
 use crate::secret;
@@ -40,7 +41,7 @@ struct EncryptionStat {
 }
 
 pub(crate) fn run(context: &Context) -> Result<()> {
-    let store = context.open()?;
+    let store = target::open(context)?;
     let totals = store.catalogue().totals()?;
     let pack_file_bytes = store.catalogue().packs()?.iter().map(|pack| pack.file_len).sum();
     let refs = |prefix| store.refs().list(prefix).map(|list| list.len() as u64);

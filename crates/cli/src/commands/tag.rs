@@ -1,12 +1,15 @@
 //! `tag`
 
 use anyhow::Result;
+use api::{CommitView, Nothing, TagRequest};
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{Store, StoreError};
+use cas_core::{ObjectId, Store, StoreError};
 use manifest::Tag;
 use serde::Serialize;
 
-use super::online::{self, Online};
+use super::online::Online;
+use super::online::client::encoded;
+use super::target::Target;
 use crate::args::TagArgs;
 use crate::context::Context;
 use crate::error::CliError;
@@ -21,35 +24,61 @@ struct Change<'a> {
 }
 
 pub(crate) fn run(context: &Context, args: &TagArgs) -> Result<()> {
-    // Without a store of one's own, what is meant are the snapshots that the daemon keeps.
-    if !context.has_store() {
-        match online::prune::tag(&Online::new(context)?, args) {
-            // Neither is there: that there is no store is what is said then.
-            Err(error) if matches!(error.downcast_ref(), Some(CliError::NoDaemon { .. })) => {}
-            done => return done,
-        }
-    }
-    let store = context.open()?;
-    let Some(name) = &args.name else { return list(context, &store) };
+    let target = Target::of(context)?;
+    let Some(name) = &args.name else {
+        let store = match target.open(context) {
+            // A daemon's store is made with its first snapshot.
+            Err(error) if matches!(error.downcast_ref(), Some(CliError::NothingYet { .. })) => return Ok(()),
+            opened => opened?,
+        };
+        return list(context, &store);
+    };
     let tag = Tag::new(name.as_str())?;
-    if args.delete { delete(context, &store, &tag) } else { create(context, &store, &tag, args) }
+    let store = target.open(context)?;
+    // The daemon tells whoever looks at the history.
+    let online = if target.is_daemons() { Some(Online::new(context)?) } else { None };
+    if args.delete {
+        delete(context, &store, &tag, online.as_ref())
+    } else {
+        let id = revision::resolve(&store, args.revision.as_deref())?;
+        create(context, &store, &tag, id, online.as_ref())
+    }
 }
 
-fn create(context: &Context, store: &Store, tag: &Tag, args: &TagArgs) -> Result<()> {
-    let id = revision::resolve(store, args.revision.as_deref())?;
-    let change = RefChange { name: tag.ref_path(), expected: Expected::Absent, new: Some(id) };
-    store.refs().update(&[change])?;
+fn create(
+    context: &Context,
+    store: &Store,
+    tag: &Tag,
+    id: ObjectId,
+    online: Option<&Online<'_>>,
+) -> Result<()> {
+    match online {
+        Some(online) => {
+            let request =
+                TagRequest { name: tag.as_str().to_owned(), commit: id.to_string(), move_it: false };
+            let _made: CommitView = online.post("/v1/tags", &request)?;
+        }
+        None => {
+            let change = RefChange { name: tag.ref_path(), expected: Expected::Absent, new: Some(id) };
+            store.refs().update(&[change])?;
+        }
+    }
     let done = Change { message_type: "tag_created", tag: tag.as_str(), commit: id.to_string() };
-    context.printer.data(&done, &[format!("tag {tag} is commit {}", id.short())])?;
+    context.printer.data(&done, &[format!("tag {tag} is snapshot {}", id.short())])?;
     Ok(())
 }
 
-fn delete(context: &Context, store: &Store, tag: &Tag) -> Result<()> {
+fn delete(context: &Context, store: &Store, tag: &Tag, online: Option<&Online<'_>>) -> Result<()> {
     let name = tag.ref_path();
     let id = store.refs().get(&name)?.ok_or_else(|| StoreError::RefMissing { name: name.clone() })?;
-    store.refs().update(&[RefChange { name, expected: Expected::At(id), new: None }])?;
+    match online {
+        Some(online) => {
+            let _gone: Nothing = online.delete(format!("/v1/tags/{}", encoded(tag.as_str())))?;
+        }
+        None => store.refs().update(&[RefChange { name, expected: Expected::At(id), new: None }])?,
+    }
     let done = Change { message_type: "tag_deleted", tag: tag.as_str(), commit: id.to_string() };
-    context.printer.data(&done, &[format!("deleted tag {tag}, which was commit {}", id.short())])?;
+    context.printer.data(&done, &[format!("deleted tag {tag}, which was snapshot {}", id.short())])?;
     Ok(())
 }
 

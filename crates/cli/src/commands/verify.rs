@@ -4,6 +4,7 @@ use anyhow::Result;
 use cas_core::verify::{Depth, VerifyReport};
 use serde::Serialize;
 
+use super::target;
 use crate::args::VerifyArgs;
 use crate::context::Context;
 use crate::error::CliError;
@@ -33,7 +34,7 @@ struct Summary<'a> {
 }
 
 pub(crate) fn run(context: &Context, args: &VerifyArgs) -> Result<()> {
-    let store = context.open()?;
+    let store = target::open(context)?;
     let depth = if args.bytes { Depth::Bytes } else { Depth::Structure };
     let report = store.verify(&ManifestReferences::default(), depth, &context.meter)?;
     let printer = &context.printer;

@@ -1,11 +1,15 @@
 //! A commit as `log` and `show` give it to programs, and the names that lead to commits.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::Result;
 use cas_core::{ObjectId, Store, StoreError};
-use manifest::{Commit, Tag, Thread};
+use history::UserStore;
+use manifest::{Author, Commit, Tag, Thread};
 use serde::Serialize;
+
+use crate::objects;
 
 /// Names that lead straight to a commit.
 #[derive(Debug, Default, Clone, Serialize)]
@@ -17,7 +21,13 @@ pub(crate) struct Names {
 impl Names {
     /// For people: `main, tag v1`.
     pub(crate) fn text(&self) -> String {
-        let threads = self.threads.iter().map(|name| crate::format::safe(name));
+        self.text_after(None)
+    }
+
+    /// The same for a list, where the thread that a commit was made on comes first, whether or not it leads straight to it.
+    pub(crate) fn text_after(&self, made_on: Option<&str>) -> String {
+        let others = self.threads.iter().map(String::as_str).filter(|name| made_on != Some(*name));
+        let threads = made_on.into_iter().chain(others).map(crate::format::safe);
         let tags = self.tags.iter().map(|name| format!("tag {}", crate::format::safe(name)));
         threads.chain(tags).collect::<Vec<_>>().join(", ")
     }
@@ -60,18 +70,14 @@ impl AllNames {
     }
 }
 
+/// A commit, with the fields that the daemon's answers have and a few more.
 #[derive(Debug, Serialize)]
 pub(crate) struct CommitView {
-    pub(crate) id: String,
+    #[serde(flatten)]
+    pub(crate) commit: api::CommitView,
     pub(crate) snapshot: String,
-    pub(crate) parents: Vec<String>,
-    pub(crate) thread: String,
     pub(crate) names: Names,
     pub(crate) author: AuthorView,
-    pub(crate) time: String,
-    pub(crate) reason: String,
-    pub(crate) message: String,
-    pub(crate) label: Option<String>,
     pub(crate) tool: String,
 }
 
@@ -82,24 +88,30 @@ pub(crate) struct AuthorView {
     pub(crate) host: String,
 }
 
-impl CommitView {
-    pub(crate) fn new(id: &ObjectId, commit: &Commit, names: Names) -> Self {
-        Self {
-            id: id.to_string(),
+/// How commits of a store are shown.
+#[derive(Debug)]
+pub(crate) struct Views {
+    store: UserStore,
+    tags: history::Names,
+}
+
+impl Views {
+    pub(crate) fn new(store: Arc<Store>, names: &AllNames) -> Result<Self> {
+        let store = UserStore::over(store);
+        let tagged = names.by_commit.iter().filter(|(_, names)| !names.tags.is_empty());
+        let tags = tagged.map(|(id, names)| (*id, names.tags.clone())).collect();
+        let tags = history::Names::with_tags(&store, tags).map_err(objects::of_history)?;
+        Ok(Self { store, tags })
+    }
+
+    pub(crate) fn of(&self, id: ObjectId, commit: Commit, names: Names) -> CommitView {
+        let Author { name, uid, host, .. } = commit.author.clone();
+        CommitView {
             snapshot: commit.snapshot.to_string(),
-            parents: commit.parents.iter().map(ToString::to_string).collect(),
-            thread: commit.thread.to_string(),
             names,
-            author: AuthorView {
-                name: commit.author.name.clone(),
-                uid: commit.author.uid,
-                host: commit.author.host.clone(),
-            },
-            time: commit.time.to_string(),
-            reason: commit.reason.to_string(),
-            message: commit.message.clone(),
-            label: commit.label.clone(),
+            author: AuthorView { name, uid, host },
             tool: commit.tool.clone(),
+            commit: self.store.view(id, commit, &self.tags),
         }
     }
 }

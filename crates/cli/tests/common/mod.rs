@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 pub(crate) mod daemon;
+pub(crate) mod home;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -16,6 +17,8 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_infinijup");
 
 pub(crate) struct Sandbox {
     dir: TempDir,
+    /// Whether commands are about the store in `.infinijup` here, and not about a daemon's.
+    in_folder: bool,
 }
 
 /// What a run of the program gave.
@@ -28,13 +31,19 @@ pub(crate) struct Ran {
 }
 
 impl Sandbox {
+    /// One whose commands are about the store of a daemon.
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), in_folder: false }
     }
 
-    /// One with an empty store.
+    /// One whose commands are about a store in a folder, which is not there yet.
+    pub(crate) fn for_store() -> Self {
+        Self { in_folder: true, ..Self::new() }
+    }
+
+    /// The same with an empty store.
     pub(crate) fn with_store() -> Self {
-        let sandbox = Self::new();
+        let sandbox = Self::for_store();
         sandbox.ok(["store", "init"]);
         sandbox
     }
@@ -58,8 +67,11 @@ impl Sandbox {
     pub(crate) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = Command::new(BINARY);
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null()).env("LC_ALL", "C.UTF-8");
-        for name in ["STORE", "PASSPHRASE_FILE", "KEY_FILE"] {
+        for name in ["STORE", "PASSPHRASE_FILE", "KEY_FILE", "STATE", "SETTINGS"] {
             command.env_remove(format!("INFINIJUP_{name}"));
+        }
+        if self.in_folder {
+            command.env("INFINIJUP_STORE", self.path(".infinijup"));
         }
         command.env_remove("NO_COLOR").env("INFINIJUP_SOCKET", self.socket());
         command

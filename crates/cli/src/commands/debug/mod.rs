@@ -26,6 +26,7 @@ use manifest::{
 };
 use serde::Serialize;
 
+use super::target::Target;
 use crate::args::CommitArgs;
 use crate::context::Context;
 use crate::error::CliError;
@@ -48,7 +49,12 @@ struct Committed<'a> {
 }
 
 pub(crate) fn run(context: &Context, args: &CommitArgs) -> Result<()> {
-    let store = context.open()?;
+    let target = Target::of(context)?;
+    if target.is_daemons() {
+        let what = "snapshots of your own making do not belong into the daemon's store: name one in a folder with --store";
+        return Err(CliError::Usage { what: what.to_owned() }.into());
+    }
+    let store = target.open(context)?;
     let thread = Thread::new(args.thread.as_str())?;
     let current = store.refs().get(&thread.ref_path())?;
     let parent = match (&args.from, current) {

@@ -49,7 +49,7 @@ impl Call {
         Ok(Self { method: Method::POST, body: Some(body), ..Self::get(path) })
     }
 
-    /// For messages.
+    /// What is asked, for messages about it.
     fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -144,9 +144,9 @@ impl Online<'_> {
         self.runtime.block_on(self.client.answer(&Call::post(path, body)?))
     }
 
-    /// The answer to any request that is no job.
-    pub(super) fn ask<T: DeserializeOwned>(&self, call: &Call) -> Result<T> {
-        self.runtime.block_on(self.client.answer(call))
+    /// The answer to a request that something be taken away, if that is no job.
+    pub(in crate::commands) fn delete<T: DeserializeOwned>(&self, path: impl Into<String>) -> Result<T> {
+        self.runtime.block_on(self.client.answer(&Call::delete(path)))
     }
 
     /// The answer to a question that is no JSON.
@@ -166,7 +166,7 @@ pub(in crate::commands) fn session_path(session: &str) -> String {
 }
 
 /// As part of a path or a query.
-pub(super) fn encoded(text: &str) -> String {
+pub(in crate::commands) fn encoded(text: &str) -> String {
     let mut out = String::new();
     // A segment of dots alone would be taken for a way up.
     let dots = text.bytes().all(|byte| byte == b'.');

@@ -8,19 +8,16 @@ mod attach;
 mod branch;
 pub(super) mod client;
 mod control;
-mod diff;
 mod doctor;
 mod events;
 mod exec;
-mod history;
 pub(super) mod job;
 mod kernels;
 mod logs;
-pub(super) mod prune;
 mod ps;
 mod rm;
 mod rollback;
-mod show;
+pub(super) mod show;
 mod sleep;
 mod snapshot;
 mod sse;
@@ -109,10 +106,6 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Signal(args) => control::signal(&online, &args),
         OnlineCommand::Rm(args) => rm::run(&online, &args),
         OnlineCommand::Logs(args) => logs::run(&online, &args),
-        OnlineCommand::History(args) => history::run(&online, &args),
-        OnlineCommand::Diff(args) => diff::run(&online, &args),
-        OnlineCommand::Forget(args) => prune::forget(&online, args),
-        OnlineCommand::Gc => prune::gc(&online),
         OnlineCommand::Attach(args) => attach::attach(&online, args),
         OnlineCommand::Checkpoint(args) => attach::checkpoint(&online, &args),
         OnlineCommand::Restore(args) => attach::restore(&online, &args),

@@ -9,12 +9,12 @@ use crate::format;
 use crate::progress::Mode;
 
 /// The first twelve digits of an id.
-pub(super) fn short(id: &str) -> String {
+pub(in crate::commands) fn short(id: &str) -> String {
     format::safe(&id.chars().take(12).collect::<String>())
 }
 
 /// A time to the minute; as it came if it is none.
-pub(super) fn minute(time: &str) -> String {
+pub(in crate::commands) fn minute(time: &str) -> String {
     time.parse::<Timestamp>().map_or_else(|_| format::safe(time), format::minute)
 }
 
@@ -23,7 +23,7 @@ pub(super) fn second(time: &str) -> String {
     time.parse::<Timestamp>().map_or_else(|_| format::safe(time), format::time)
 }
 
-pub(super) fn text(text: &Text) -> String {
+pub(in crate::commands) fn text(text: &Text) -> String {
     format::safe_bytes(text.as_bytes())
 }
 

@@ -2,19 +2,24 @@
 
 use anyhow::Result;
 use api::{Change, Diff, FileDiff, MappingDiff, ProcessDiff, Variable, VariableDiff};
+use history::UserStore;
 
-use super::client::encoded;
-use super::{Message, Online, show};
+use super::online::{Message, show};
+use super::target;
 use crate::args::DiffArgs;
-use crate::format;
+use crate::context::Context;
+use crate::output::Style;
+use crate::{format, objects, revision};
 
-pub(super) fn run(online: &Online<'_>, args: &DiffArgs) -> Result<()> {
-    let diff: Diff = online.get(format!("/v1/diff?a={}&b={}", encoded(&args.a), encoded(&args.b)))?;
-    Ok(online.printer().data(&Message { message_type: "diff", content: &diff }, &lines(online, &diff))?)
+pub(crate) fn run(context: &Context, args: &DiffArgs) -> Result<()> {
+    let store = target::open(context)?;
+    let (a, b) = (revision::resolve(&store, Some(&args.a))?, revision::resolve(&store, Some(&args.b))?);
+    let diff = UserStore::over(store).diff(&a, &b).map_err(objects::of_history)?;
+    let lines = lines(context.printer.style(), &diff);
+    Ok(context.printer.data(&Message { message_type: "diff", content: &diff }, &lines)?)
 }
 
-fn lines(online: &Online<'_>, diff: &Diff) -> Vec<String> {
-    let style = online.printer().style();
+fn lines(style: Style, diff: &Diff) -> Vec<String> {
     let mut lines = vec![format!("from {} to {}", show::short(&diff.a), show::short(&diff.b))];
     let mut section = |title: &str, rows: Vec<Vec<String>>, right: &[bool]| {
         if !rows.is_empty() {
