@@ -189,6 +189,14 @@ pub struct SuspendRequest {
     pub variables: Option<bool>,
 }
 
+impl From<SuspendRequest> for SnapshotRequest {
+    /// The snapshot that is taken for it.
+    fn from(request: SuspendRequest) -> Self {
+        let SuspendRequest { message, reason, label, notebook, cell, variables } = request;
+        Self { message, reason, label, notebook, cell, variables, ..Self::default() }
+    }
+}
+
 /// A session was put to sleep.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SuspendOutcome {

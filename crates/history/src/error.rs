@@ -47,6 +47,12 @@ pub enum HistoryError {
         /// "has no notebook"
         what: &'static str,
     },
+    /// The request does not make sense.
+    #[error("{detail}")]
+    BadRequest {
+        /// What is wrong with it.
+        detail: String,
+    },
     /// No thread, tag or commit is called this.
     #[error("no snapshot `{which}`")]
     NoSuchSnapshot {

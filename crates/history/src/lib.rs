@@ -10,6 +10,7 @@
 //! | file | what is done there |
 //! |---|---|
 //! | `own_store` | the store is found, made and opened, with its key |
+//! | `along` | what a request says of a snapshot, and its document |
 //! | `commits` | a snapshot becomes a commit on a thread |
 //! | `lookup` | commits are found, loaded and listed |
 //! | `timeline`, `variables` | a commit as it is shown, and what went with it: its document, the names of variables |
@@ -23,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod along;
 mod commits;
 mod diff;
 pub mod encryption;

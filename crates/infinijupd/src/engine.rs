@@ -1,6 +1,7 @@
-//! The engine behind the trait: `lifecycle` in the words of the wire.
+//! The engine behind the trait.
 //!
-//! There is nothing to decide here, only to translate; the words themselves are in `words`.
+//! It speaks the words of the wire itself. What is decided here is what the daemon adds to an operation: that it is refused where nothing can
+//! be done, kept within the store's budget, given the reserve on a full disk, and tidied up after.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
@@ -10,15 +11,16 @@ use api::{
     Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState, ForgetOutcome, ForgetRequest,
     GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
     RollbackRequest, SessionPatch, SessionView, SignalRequest, SnapshotOutcome, SnapshotRequest,
-    StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest, Text, Uncaptured, Variable,
-    Version, exit,
+    StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version, exit,
 };
-use lifecycle::{Asked, Class, Did, Engine, Errand, LifecycleError, SessionId, StepState, Watch};
+use lifecycle::{
+    Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, SessionId, StepState, Watch,
+    micros,
+};
 use serde_json::Value;
 
 use crate::error::causes;
 use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
-use crate::words::{along, gpu_wish, happening, micros, policy, timed, words};
 
 impl From<LifecycleError> for Failure {
     fn from(error: LifecycleError) -> Self {
@@ -174,33 +176,12 @@ impl Operations for Engine {
         request: SnapshotRequest,
         progress: &dyn Progress,
     ) -> Outcome<SnapshotOutcome> {
-        let request = lifecycle::SnapshotRequest {
-            message: request.message.unwrap_or_default(),
-            tag: request.tag,
-            files: request.files.map(policy),
-            quiesce: request.quiesce.map(words),
-            reason: request.reason,
-            along: along(request.label, request.notebook, request.cell, request.variables),
-        };
         able(self)?.within_budget()?;
         let taken = Self::snapshot(self, which, &request, &Steps(progress))?;
         if request.reason.is_some() {
             tidy_after(self, which);
         }
-        let not_captured =
-            |one: lifecycle::NotCapturedView| Uncaptured { path: one.path.into(), reason: one.reason };
-        Ok(SnapshotOutcome {
-            commit: taken.commit.to_string(),
-            frozen_us: micros(taken.frozen),
-            total_us: micros(taken.total),
-            new_bytes: taken.new_bytes,
-            memory_bytes: taken.memory_bytes,
-            vram_bytes: taken.vram_bytes,
-            gpu_paused_us: micros(taken.gpu_paused),
-            not_captured: taken.not_captured.into_iter().map(not_captured).collect(),
-            warnings: taken.warnings,
-            steps: timed(taken.steps),
-        })
+        Ok(taken)
     }
 
     fn rollback(
@@ -211,14 +192,7 @@ impl Operations for Engine {
     ) -> Outcome<RollbackOutcome> {
         let done = Self::rollback(able(self)?, which, &request, &Steps(progress))?;
         tidy_after(self, which);
-        Ok(RollbackOutcome {
-            commit: done.commit.to_string(),
-            automatic: done.automatic.map(|commit| commit.to_string()),
-            changed_by_others: done.changed_by_others.into_iter().map(Text::from).collect(),
-            closed_connections: done.closed_connections,
-            warnings: done.warnings,
-            steps: timed(done.steps),
-        })
+        Ok(done)
     }
 
     fn branch(
@@ -227,21 +201,10 @@ impl Operations for Engine {
         request: BranchRequest,
         progress: &dyn Progress,
     ) -> Outcome<Vec<BranchOutcome>> {
-        let BranchRequest { from, name, count, gpus, notebook } = request;
-        let gpus = gpus.map(gpu_wish);
-        if from.is_none() {
+        if request.from.is_none() {
             self.within_budget()?;
         }
-        let request = lifecycle::BranchRequest { from, name, count: count.unwrap_or(1), gpus, notebook };
-        let made = Self::branch(able(self)?, which, &request, &Steps(progress))?;
-        let branch = |one: lifecycle::BranchOutcome| BranchOutcome {
-            session: one.session,
-            commit: one.commit.to_string(),
-            shared: one.shared.into_iter().map(Text::from).collect(),
-            warnings: one.warnings,
-            steps: timed(one.steps),
-        };
-        Ok(made.into_iter().map(branch).collect())
+        Ok(Self::branch(able(self)?, which, &request, &Steps(progress))?)
     }
 
     fn suspend(
@@ -250,23 +213,11 @@ impl Operations for Engine {
         request: SuspendRequest,
         progress: &dyn Progress,
     ) -> Outcome<SuspendOutcome> {
-        let request = lifecycle::SuspendRequest {
-            message: request.message.unwrap_or_default(),
-            reason: request.reason,
-            along: along(request.label, request.notebook, request.cell, request.variables),
-        };
         let engine = able(self)?;
-        let done = self.with_reserve(|| Self::suspend(engine, which, &request, &Steps(progress)))?;
-        Ok(SuspendOutcome {
-            commit: done.commit.to_string(),
-            freed_bytes: done.freed_bytes,
-            freed_vram_bytes: done.freed_vram_bytes,
-            steps: timed(done.steps),
-        })
+        Ok(self.with_reserve(|| Self::suspend(engine, which, &request, &Steps(progress)))?)
     }
 
     fn resume(&self, which: &str, request: ResumeRequest, progress: &dyn Progress) -> Outcome<SessionView> {
-        let request = lifecycle::ResumeRequest { force: request.force, gpus: request.gpus.map(gpu_wish) };
         Ok(Self::resume(able(self)?, which, &request, &Steps(progress))?)
     }
 
@@ -348,5 +299,31 @@ impl Operations for Engine {
             }
         });
         Some(receiver)
+    }
+}
+
+/// What happened, as the wire says it.
+fn happening(event: EngineEvent) -> Happening {
+    let happening = |kind| Happening {
+        kind,
+        state: None,
+        session: event.session.to_string(),
+        commit: None,
+        activity: None,
+    };
+    match event.kind {
+        EventKind::State(now) => Happening { state: Some(now), ..happening(api::EventKind::SessionState) },
+        EventKind::Snapshot { commit } => {
+            Happening { commit: Some(commit), ..happening(api::EventKind::SnapshotTaken) }
+        }
+        EventKind::RolledBack { commit } => {
+            Happening { commit: Some(commit), ..happening(api::EventKind::RolledBack) }
+        }
+        EventKind::Changed => happening(api::EventKind::SessionChanged),
+        EventKind::Activity(now) => {
+            Happening { activity: Some(now), ..happening(api::EventKind::SessionActivity) }
+        }
+        EventKind::History => happening(api::EventKind::HistoryChanged),
+        EventKind::Removed => happening(api::EventKind::SessionRemoved),
     }
 }

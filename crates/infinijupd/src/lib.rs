@@ -39,7 +39,6 @@ mod routes;
 pub mod server;
 pub mod settings;
 mod settings_file;
-mod words;
 
 pub use error::DaemonError;
 pub use home::Home;

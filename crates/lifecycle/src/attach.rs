@@ -8,7 +8,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use api::{AttachRequest, CheckpointOutcome, CheckpointRequest, RestoreRequest, RestoredOutcome};
+use api::{
+    AttachRequest, CheckpointOutcome, CheckpointRequest, RestoreRequest, RestoredOutcome, SessionView,
+};
 use checkpoint_criu::{Leave, NoHooks};
 use jiff::Timestamp;
 use manifest::snapshot::GpuSection;
@@ -27,11 +29,10 @@ use crate::locks::Doing;
 use crate::notes::Notes;
 use crate::place::make;
 use crate::ports::{DumpWanted, RestoreWanted, Tree};
+use crate::record::GpuWish;
 use crate::record::{Network, Record, SessionId, SessionState, write_json};
-use crate::request::GpuWish;
 use crate::steps::{NoWatch, Steps};
 use crate::stop::remove_directory;
-use crate::view::SessionView;
 
 /// Beside CRIU's images: what the driver has to bring back after them.
 const GPU_FILE: &str = "infinijup-gpu.json";

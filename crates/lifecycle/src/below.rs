@@ -44,7 +44,9 @@ impl From<HistoryError> for LifecycleError {
             HistoryError::BadSnapshot { commit, detail } => Self::BadSnapshot { commit, detail },
             HistoryError::NotInSnapshot { commit, what } => Self::NotInSnapshot { commit, what },
             HistoryError::NoSuchSnapshot { which } => Self::NoSuchSnapshot { which },
-            HistoryError::Ambiguous { detail } => Self::BadRequest { detail },
+            HistoryError::BadRequest { detail } | HistoryError::Ambiguous { detail } => {
+                Self::BadRequest { detail }
+            }
             HistoryError::Forgotten { commit } => Self::Forgotten { commit },
             HistoryError::GcIncomplete { count } => Self::GcIncomplete { count },
             HistoryError::WritersBusy { count } => Self::WritersBusy { count },
@@ -116,6 +118,7 @@ mod tests {
             (HistoryError::BadSnapshot { commit: commit(), detail: detail() }.into(), "IJ-L060"),
             (HistoryError::NotInSnapshot { commit: commit(), what: "has no notebook" }.into(), "IJ-L063"),
             (HistoryError::NoSuchSnapshot { which: commit() }.into(), "IJ-L061"),
+            (HistoryError::BadRequest { detail: detail() }.into(), "IJ-L015"),
             (HistoryError::Ambiguous { detail: detail() }.into(), "IJ-L015"),
             (HistoryError::Forgotten { commit: commit() }.into(), "IJ-L064"),
             (HistoryError::GcIncomplete { count: 1 }.into(), "IJ-L065"),

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
+use api::{BranchOutcome, BranchRequest, SnapshotRequest};
 use cas_core::ObjectId;
 use checkpoint_criu::images::{FileKind, Images};
 use history::UserStore;
@@ -29,11 +30,11 @@ use crate::making::{
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::place::{CONNECTION, LOG, make, make_for, outside_directory};
 use crate::prepare::{new_ports, write_for};
+use crate::record::GpuWish;
 use crate::record::{KernelRecord, OriginRecord, Record, SessionId, SessionState};
-use crate::request::{Along, BranchRequest, GpuWish, SnapshotRequest};
 use crate::restore::Aim;
 use crate::steps::{Steps, Watch};
-use crate::view::BranchOutcome;
+use crate::words::gpu_wish;
 
 /// How large a workspace a branch gets a copy of, unless the session's policy says otherwise.
 const WORKSPACE_LIMIT: u64 = 20 << 30;
@@ -117,7 +118,7 @@ impl Engine {
         request: &BranchRequest,
         watch: &dyn Watch,
     ) -> Result<Vec<BranchOutcome>> {
-        let count = request.count.max(1);
+        let count = request.count.unwrap_or(1).max(1);
         if count > MOST {
             return Err(LifecycleError::BadRequest { detail: format!("at most {MOST} branches at once") });
         }
@@ -130,13 +131,18 @@ impl Engine {
         self.mend(&mut record)?;
         let store = self.inner.store.open()?;
         let from = match (&request.from, record.state) {
-            (Some(from), _) => store.resolve(from)?,
+            (Some(from), _) => Some(store.resolve(from)?),
             (None, SessionState::Running) => {
-                let along = Along { notebook: request.notebook.clone(), ..Along::default() };
-                let now = SnapshotRequest { along, ..SnapshotRequest::default() };
-                self.snapshot_held(&mut record, &now, CommitReason::Branch, Steps::new(watch))?.commit
+                let now =
+                    SnapshotRequest { notebook: request.notebook.clone(), ..SnapshotRequest::default() };
+                self.snapshot_held(&mut record, &now, CommitReason::Branch, Steps::new(watch))?;
+                None
             }
-            (None, _) => record.head_id()?.ok_or_else(|| LifecycleError::WrongState {
+            (None, _) => None,
+        };
+        let from = match from {
+            Some(from) => from,
+            None => record.head_id()?.ok_or_else(|| LifecycleError::WrongState {
                 session: record.name.clone(),
                 state: record.state.as_str(),
                 action: "be branched: it was never snapshotted",
@@ -150,7 +156,8 @@ impl Engine {
                 .as_ref()
                 .map(|name| if count == 1 { name.clone() } else { format!("{name}-{number}") })
         };
-        let wish = request.gpus.as_ref();
+        let wish = request.gpus.clone().map(gpu_wish);
+        let wish = wish.as_ref();
         let make =
             |number| self.branch_one(&record, &store, &aim, name(number).as_deref(), wish, Steps::new(watch));
         if count == 1 { Ok(vec![make(1)?]) } else { several(count, make) }
@@ -199,8 +206,8 @@ impl Engine {
         let files = new.source()?.files.take().unwrap_or_default();
         Ok(BranchOutcome {
             session: self.view(&record),
-            commit: aim.commit,
-            shared: files.shared,
+            commit: aim.commit.to_string(),
+            shared: files.shared.into_iter().map(Into::into).collect(),
             warnings: warnings(&files.warnings, &files.left_out),
             steps,
         })

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use api::SessionView;
 use history::{OwnStore, Sealer};
 use sandbox::process::Identity;
 use sandbox::{Program, User};
@@ -25,7 +26,7 @@ use crate::ports::{Checkpointer, Ports};
 use crate::record::{Record, SessionId, SessionState};
 use crate::reserve::Reserve;
 use crate::schedule::Schedule;
-use crate::view::{SessionView, session_view};
+use crate::view::session_view;
 use crate::watch::Watcher;
 use crate::words::activity;
 

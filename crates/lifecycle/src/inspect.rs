@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::{EnvVar, FilePolicy, GpuWish, RollbackRequest, StartRequest, StopRequest};
+use api::{EnvVar, FilePolicy, GpuWish, RollbackRequest, SnapshotRequest, StartRequest, StopRequest};
 use doctor::gpu::Seen;
 use doctor::{Finding, Machine};
 use preflight::free_bytes;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::request::SnapshotRequest;
 use crate::steps::NoWatch;
 
 /// How long NVML may take to say what there is.
@@ -62,13 +61,10 @@ impl Engine {
         let session = self.start(request, &NoWatch)?;
         let id = session.id.as_str();
         let result = self.snapshot(id, &SnapshotRequest::default(), &NoWatch).and_then(|snapshot| {
-            let rolled = RollbackRequest {
-                force: true,
-                files: false,
-                ..RollbackRequest::to(snapshot.commit.to_string())
-            };
+            let rolled =
+                RollbackRequest { force: true, files: false, ..RollbackRequest::to(snapshot.commit) };
             self.rollback(id, &rolled, &NoWatch)?;
-            Ok(format!("a process was dumped in {} ms and restored", snapshot.frozen.as_millis()))
+            Ok(format!("a process was dumped in {} ms and restored", snapshot.frozen_us / 1000))
         });
         let stopped = self.stop(id, StopRequest { grace_ms: Some(1000) });
         self.remove(id)?;

@@ -12,7 +12,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use api::Variable;
+use api::{SnapshotRequest, Variable};
 use jupyter_bridge::{ConnectionFile, Ports};
 use serde_json::{Value, json};
 
@@ -90,6 +90,21 @@ impl Engine {
     /// Answers a request of a kernel's, unless the answer is `None`; the next one of that kernel can be done then.
     pub fn answer(&self, session: &SessionId, id: &str, answer: Option<Value>) {
         self.inner.kernels.answer(session, id, answer);
+    }
+}
+
+impl Engine {
+    /// Says who knows what goes on inside kernels. The first one stays.
+    pub fn set_introspect(&self, introspect: Arc<dyn Introspect>) {
+        let _there_is_one = self.inner.introspect.set(introspect);
+    }
+
+    /// The variables of the session's kernel, if they are wanted and it can say.
+    pub(crate) fn variables_now(&self, record: &Record, request: &SnapshotRequest) -> Option<Vec<Variable>> {
+        if request.variables == Some(false) || record.kernel.is_none() {
+            return None;
+        }
+        self.inner.introspect.get()?.variables(&record.id)
     }
 }
 

@@ -20,7 +20,6 @@
 //! engine works for one user, the one who runs it, and with their rights only.
 #![forbid(unsafe_code)]
 
-mod along;
 mod attach;
 mod below;
 mod branch;
@@ -62,7 +61,6 @@ mod record;
 mod records;
 mod recover;
 mod remove;
-mod request;
 mod reserve;
 mod restart;
 mod restore;
@@ -97,10 +95,8 @@ pub use policy::plan::{Did, Due};
 pub use preflight::Problem;
 pub use record::SessionId;
 pub use recover::Recovery;
-pub use request::{Along, BranchRequest, Cell, GpuWish, ResumeRequest, SnapshotRequest, SuspendRequest};
 pub use sandbox::bounded;
 pub use schedule::Errand;
-pub use steps::{NoWatch, StepState, Timing, Watch};
+pub use steps::{NoWatch, StepState, Watch};
 pub use timeline::HistoryRequest;
-pub use view::{BranchOutcome, NotCapturedView, RollbackOutcome, SnapshotOutcome, SuspendOutcome};
-pub use workspace::FilePolicy;
+pub use words::micros;

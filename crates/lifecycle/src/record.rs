@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use api::InterruptMode;
 use cas_core::ObjectId;
-use gpu_plan::GpuWish;
+pub(crate) use gpu_plan::GpuWish;
 use jiff::Timestamp;
 use sandbox::User;
 use sandbox::bounded;

@@ -8,6 +8,7 @@
 //! A daemon that is killed in the middle leaves the old processes, the new ones or none ([`crate::recover`]). With none the
 //! session is failed, as if its processes had died by themselves: it has its snapshots, and can be restarted again.
 
+use api::{RestartRequest, SessionView, SnapshotRequest, Start};
 use manifest::CommitReason;
 use sandbox::bounded;
 use sandbox::forget_exit;
@@ -21,10 +22,8 @@ use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::place::CONNECTION;
 use crate::prepare::{Connection, Prepared, check_directory, prepare, replace_as};
 use crate::record::{Record, SessionState};
-use crate::request::{RestartRequest, SnapshotRequest, Start};
 use crate::start::for_people;
 use crate::steps::{Steps, Watch};
-use crate::view::SessionView;
 
 /// The old processes, the new ones, or none.
 pub(crate) const RESTART: Pipeline<New> = &[Stage::new(

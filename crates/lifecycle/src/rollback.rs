@@ -5,9 +5,10 @@
 //! up again; if even that fails, the session is suspended at it. History only grows: a rollback is a commit with two
 //! parents, the state that was left and the one that was gone back to.
 
+use api::{RollbackOutcome, RollbackRequest, SnapshotRequest};
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
-use history::UserStore;
+use history::{UserStore, along};
 use manifest::CommitReason;
 use workspace::{Plan, PutBack};
 
@@ -19,14 +20,12 @@ use crate::gpu::{Wanted, explain};
 use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Work};
 use crate::record::{Record, SessionState};
-use crate::request::{Along, RollbackRequest};
 use crate::restore::{Aim, closed_connections};
 use crate::restoring::RESTORING;
 use crate::snapshot::STOP_AND_KEEP;
 use crate::steps::{Steps, Watch};
 use crate::suspend::RESUME;
 use crate::swap::{Going, Safe, Swap, Taking, Why};
-use crate::view::RollbackOutcome;
 
 /// A session's name means its own thread, also where a thread of an earlier session has the same name.
 fn in_own_words(record: &Record, to: &str) -> String {
@@ -65,13 +64,13 @@ impl Engine {
         request: &RollbackRequest,
         watch: &dyn Watch,
     ) -> Result<RollbackOutcome> {
-        let along = Along { notebook: request.notebook.clone(), ..Along::default() };
-        along.check()?;
+        let left = SnapshotRequest { notebook: request.notebook.clone(), ..SnapshotRequest::default() };
+        along::check(&left)?;
         let (_held, mut record) = self.hold(which, Doing::Rollback)?;
-        match self.go_back(&mut record, request, &along, watch) {
+        match self.go_back(&mut record, request, &left, watch) {
             // What is to be left ended by itself: there is nothing any more to be stopped and kept.
             Err(error) if self.has_ended_meanwhile(&mut record, &error)? => {
-                self.go_back(&mut record, request, &along, watch)
+                self.go_back(&mut record, request, &left, watch)
             }
             done => done,
         }
@@ -82,7 +81,7 @@ impl Engine {
         &self,
         record: &mut Record,
         request: &RollbackRequest,
-        along: &Along,
+        left: &SnapshotRequest,
         watch: &dyn Watch,
     ) -> Result<RollbackOutcome> {
         let mut steps = Steps::new(watch);
@@ -103,13 +102,8 @@ impl Engine {
         let mut swap = Swap { going: Some(Going::to(aim, placed, request.files)), ..Swap::default() };
         let pipeline = match record.state {
             SessionState::Running if given_up.is_none() => {
-                let why = Why {
-                    reason: CommitReason::BeforeRollback,
-                    message: String::new(),
-                    tag: None,
-                    along: along.clone(),
-                    variables: None,
-                };
+                let why =
+                    Why { reason: CommitReason::BeforeRollback, request: left.clone(), variables: None };
                 let parent = self.parent_files(&store, record)?;
                 let taking = Taking::new(Leave::Stopped, record.files.clone(), parent, why);
                 swap.taking = Some(Taking { named: files.touches(), ..taking });
@@ -138,10 +132,10 @@ impl Engine {
         self.kernel_restored(record, &target.to_string(), request.note.as_deref());
         self.inner.events.tell(record, EventKind::RolledBack { commit: target.to_string() });
         Ok(RollbackOutcome {
-            commit: record.head_id()?.unwrap_or(target),
-            automatic: swap.taking.and_then(|taking| taking.kept).map(|kept| kept.commit),
+            commit: record.head_id()?.unwrap_or(target).to_string(),
+            automatic: swap.taking.and_then(|taking| taking.kept).map(|kept| kept.commit.to_string()),
             warnings: [files.warnings(), warnings].concat(),
-            changed_by_others: files.changed_by_others,
+            changed_by_others: files.changed_by_others.into_iter().map(Into::into).collect(),
             closed_connections,
             steps,
         })

@@ -3,15 +3,16 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
+use api::{SnapshotOutcome, SnapshotRequest, Uncaptured};
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
+use history::along::{self, Document, cell_note};
 use history::{About, NewCommit, UserStore, variables_section};
 use image_store::ingest_images;
 use manifest::snapshot::{HostSection, NotCaptured};
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
 use workspace::Listing;
 
-use crate::along;
 use crate::dump::{
     BACK_ONTO_THE_GPU, FREEZE_AND_DUMP, OFF_THE_GPU, ONCE_MORE, PREFLIGHT, dumping, is_off_the_gpu,
 };
@@ -25,12 +26,11 @@ use crate::gpu::GpuTaken;
 use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::record::Record;
-use crate::request::{Cell, SnapshotRequest};
 use crate::section::SessionSection;
 use crate::start::check_policy;
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::swap::{Kept, Safe, Swap, Taken, Taking, Why};
-use crate::view::{NotCapturedView, SnapshotOutcome};
+use crate::words::{self, micros};
 
 /// How long a quiesce command may take.
 const QUIESCE_SECONDS: &str = "60";
@@ -94,28 +94,21 @@ impl Engine {
         mut steps: Steps<'_>,
     ) -> Result<SnapshotOutcome> {
         let begun = Instant::now();
-        along::check_message(&request.message)?;
-        request.along.check()?;
-        request.files.as_ref().map_or(Ok(()), check_policy)?;
+        along::check(request)?;
+        let policy = request.files.clone().map_or_else(|| record.files.clone(), words::file_policy);
+        check_policy(&policy)?;
         record.living_init("be snapshotted")?;
         self.mend(record)?;
         let store = self.inner.store.open()?;
         if let Some(tag) = &request.tag {
             store.check_new_tag(tag)?;
         }
-        let variables = self.variables_now(record, &request.along);
-        let why = Why {
-            reason,
-            message: request.message.clone(),
-            tag: request.tag.clone(),
-            along: request.along.clone(),
-            variables,
-        };
+        let variables = self.variables_now(record, request);
+        let why = Why { reason, request: request.clone(), variables };
         if let Some(command) = &request.quiesce {
-            steps.run("quiesce", || self.quiesce(record, command))?;
+            steps.run("quiesce", || self.quiesce(record, &words::argv(command)))?;
         }
         let parent = steps.run("read the parent", || self.parent_files(&store, record))?;
-        let policy = request.files.clone().unwrap_or_else(|| record.files.clone());
         let taking = Taking::new(Leave::Running, policy, parent, why);
         let mut swap = Swap { taking: Some(taking), ..Swap::default() };
         let mut work = Work::new(self, record, steps);
@@ -132,10 +125,10 @@ impl Engine {
         self.running(record);
         self.inner.events.tell(record, EventKind::Snapshot { commit: kept.commit.to_string() });
         Ok(SnapshotOutcome {
-            commit: kept.commit,
-            frozen: kept.frozen,
-            gpu_paused: kept.gpu_paused,
-            total: begun.elapsed(),
+            commit: kept.commit.to_string(),
+            frozen_us: micros(kept.frozen),
+            gpu_paused_us: micros(kept.gpu_paused),
+            total_us: micros(begun.elapsed()),
             memory_bytes: kept.memory_bytes,
             vram_bytes: kept.vram_bytes,
             new_bytes: kept.new_bytes,
@@ -196,17 +189,21 @@ impl Engine {
         if let Some(gpu) = &gpu {
             sections.push(gpu.section.to_section()?);
         }
-        sections.extend(along::notebook_section(record, &why.along, &session, &mut warnings)?);
+        let document = Document {
+            path: record.notes.notebook.as_deref(),
+            kernel_name: record.kernel.as_ref().map_or("", |kernel| kernel.spec.as_str()),
+        };
+        sections.extend(document.section(&why.request, &session, &mut warnings)?);
         if let Some(variables) = &why.variables {
             sections.push(variables_section(variables, &session)?);
         }
         let vram_bytes = gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes);
         // As it was when the operation began: one that came later is for the next snapshot.
-        let mark = record.notes.mark.clone().filter(|_| why.along.label.is_none());
+        let mark = record.notes.mark.clone().filter(|_| why.request.label.is_none());
         let about = About {
             session: Some(record.id.to_string()),
-            label: why.along.label.clone().or_else(|| mark.clone()),
-            cell: why.along.cell.as_ref().map(Cell::note),
+            label: why.request.label.clone().or_else(|| mark.clone()),
+            cell: why.request.cell.as_ref().map(cell_note),
             figures: Figures {
                 new_bytes: Some(ingested.stats.new_bytes),
                 memory_bytes: Some(ingested.stats.memory_bytes),
@@ -226,9 +223,9 @@ impl Engine {
                     thread: &record.thread,
                     expected: head,
                     author: &record.owner,
-                    message: &why.message,
+                    message: why.request.message.as_deref().unwrap_or_default(),
                     reason: why.reason.clone(),
-                    tag: why.tag.as_deref(),
+                    tag: why.request.tag.as_deref(),
                     about,
                     seal: Some(&self.inner.sealer),
                 },
@@ -275,10 +272,6 @@ impl Engine {
     }
 }
 
-fn not_captured_view(item: &NotCaptured) -> NotCapturedView {
-    NotCapturedView { path: item.path.to_string_lossy().into_owned(), reason: item.reason.clone() }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+fn not_captured_view(item: &NotCaptured) -> Uncaptured {
+    Uncaptured { path: item.path.to_string_lossy().into_owned().into(), reason: item.reason.clone() }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use api::StartRequest;
+use api::{SessionView, StartRequest};
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::bounded;
@@ -22,10 +22,9 @@ use crate::notes::Notes;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::place::{CONNECTION, make, make_for};
 use crate::prepare::{Connection, Prepared, check_directory, new_ports, prepare, replace_for, write_for};
+use crate::record::GpuWish;
 use crate::record::{KernelRecord, Network, Record, SessionId, SessionState};
-use crate::request::GpuWish;
 use crate::steps::{Steps, Watch};
-use crate::view::SessionView;
 use crate::words;
 
 /// How long a kernel may take until it listens.

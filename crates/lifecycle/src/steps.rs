@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use api::TimedStep;
 use cas_core::progress::{Progress, Task};
 
 use crate::effects::happened;
 use crate::error::Result;
+use crate::words::micros;
 
 /// Who wants to know how far it is.
 pub trait Watch: Send + Sync {
@@ -43,19 +45,10 @@ impl Watch for NoWatch {
     fn step(&self, _: &'static str, _: StepState) {}
 }
 
-/// How long a step took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timing {
-    /// Its name.
-    pub step: &'static str,
-    /// How long it took.
-    pub took: Duration,
-}
-
 /// The steps of one run of a pipeline.
 pub(crate) struct Steps<'a> {
     watch: &'a dyn Watch,
-    done: Vec<Timing>,
+    done: Vec<TimedStep>,
     warnings: Vec<String>,
 }
 
@@ -90,7 +83,7 @@ impl<'a> Steps<'a> {
         let took = at.elapsed();
         happened(&format!("{step}: over"));
         self.watch.step(step, StepState::Ended { took, ok });
-        self.done.push(Timing { step, took });
+        self.done.push(TimedStep { name: step.to_owned(), micros: micros(took) });
     }
 
     pub(crate) fn watch(&self) -> &'a dyn Watch {
@@ -108,7 +101,7 @@ impl<'a> Steps<'a> {
     }
 
     /// What was done, in order.
-    pub(crate) fn timings(self) -> Vec<Timing> {
+    pub(crate) fn timings(self) -> Vec<TimedStep> {
         self.done
     }
 }

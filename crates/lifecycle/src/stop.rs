@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use api::{SessionView, StopRequest};
 use checkpoint_cuda::CudaError;
 use gpu_detect::DetectError;
 use rustix::process::Signal;
@@ -16,9 +17,7 @@ use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::record::{Record, SessionState};
-use crate::request::StopRequest;
 use crate::steps::{NoWatch, Steps};
-use crate::view::SessionView;
 
 /// How much later than the process that an operation missed the first process of a session may be gone.
 const LAST_BREATH: Duration = Duration::from_secs(2);

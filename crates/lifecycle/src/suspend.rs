@@ -1,8 +1,9 @@
 //! Sleep: a session's processes end and free what they held; and its return.
 
+use api::{ResumeRequest, RollbackRequest, SessionView, SnapshotRequest, SuspendOutcome, SuspendRequest};
 use checkpoint_criu::Leave;
+use history::along;
 
-use crate::along;
 use crate::ending::TO_SLEEP;
 use crate::engine::{Engine, memory_of};
 use crate::error::{LifecycleError, Result};
@@ -10,12 +11,11 @@ use crate::gpu::Wanted;
 use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Work};
 use crate::record::{Record, SessionState};
-use crate::request::{ResumeRequest, RollbackRequest, SuspendRequest};
 use crate::restoring::RESTORING;
 use crate::snapshot::STOP_AND_KEEP;
 use crate::steps::{Steps, Watch};
 use crate::swap::{Going, Safe, Swap, Taking, Why};
-use crate::view::{SessionView, SuspendOutcome};
+use crate::words::gpu_wish;
 
 /// Stopped, kept, ended.
 pub(crate) const SUSPEND: Pipeline<Swap> = &[STOP_AND_KEEP, TO_SLEEP];
@@ -31,21 +31,15 @@ impl Engine {
         request: &SuspendRequest,
         watch: &dyn Watch,
     ) -> Result<SuspendOutcome> {
-        along::check_message(&request.message)?;
-        request.along.check()?;
+        let request = SnapshotRequest::from(request.clone());
+        along::check(&request)?;
         let reason = along::reason_of_suspend(request.reason.as_deref())?;
         let (_held, mut record) = self.hold(which, Doing::Suspend)?;
         let init = record.living_init("be suspended")?;
         self.mend(&mut record)?;
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
-        let variables = self.variables_now(&record, &request.along);
-        let why = Why {
-            reason,
-            message: request.message.clone(),
-            tag: None,
-            along: request.along.clone(),
-            variables,
-        };
+        let variables = self.variables_now(&record, &request);
+        let why = Why { reason, request, variables };
         let parent = self.parent_files(&self.inner.store.open()?, &record)?;
         let taking = Taking::new(Leave::Stopped, record.files.clone(), parent, why);
         let mut swap = Swap { taking: Some(taking), ..Swap::default() };
@@ -57,7 +51,8 @@ impl Engine {
         let Some(kept) = kept else {
             return Err(LifecycleError::Bug("a session was suspended without a snapshot".to_owned()));
         };
-        Ok(SuspendOutcome { commit: kept.commit, freed_bytes, freed_vram_bytes: kept.vram_bytes, steps })
+        let commit = kept.commit.to_string();
+        Ok(SuspendOutcome { commit, freed_bytes, freed_vram_bytes: kept.vram_bytes, steps })
     }
 
     /// What became of an operation that may have stopped a session. If it runs, it is looked after again.
@@ -92,7 +87,8 @@ impl Engine {
         let aim = self.aim(&record, &store, head, request.force, &mut steps)?;
         let back = RollbackRequest { force: request.force, ..RollbackRequest::to(head.to_string()) };
         steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
-        let wanted = Wanted { wish: request.gpus.as_ref(), force: request.force, ends: None };
+        let wish = request.gpus.clone().map(gpu_wish);
+        let wanted = Wanted { wish: wish.as_ref(), force: request.force, ends: None };
         let placed = self.place_gpus(&record, &head.short(), aim.gpu.as_ref(), wanted)?;
         let mut swap = Swap {
             safe: Some(Safe { commit: head, files: Some(aim.files.clone()) }),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Variable;
+use api::{SnapshotRequest, Variable};
 use cas_core::ObjectId;
 use checkpoint_criu::{DumpStats, Leave};
 use manifest::CommitReason;
@@ -21,7 +21,6 @@ use crate::gpu::look::GpuPlan;
 use crate::gpu::{GpuTaken, OffGpu, Placed};
 use crate::journal::Phase;
 use crate::ports::Checkpointer;
-use crate::request::Along;
 use crate::restore::Aim;
 
 /// What is known so far.
@@ -125,9 +124,7 @@ impl Taking {
 /// Why, and in whose words, a commit is made.
 pub(crate) struct Why {
     pub(crate) reason: CommitReason,
-    pub(crate) message: String,
-    pub(crate) tag: Option<String>,
-    pub(crate) along: Along,
+    pub(crate) request: SnapshotRequest,
     /// What the kernel said before everything stood still.
     pub(crate) variables: Option<Vec<Variable>>,
 }

@@ -1,14 +1,8 @@
 //! A session, as it is seen from outside.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-pub(crate) use api::SessionView;
-use api::{KernelView, Origin};
-use cas_core::ObjectId;
+use api::{KernelView, Origin, SessionView};
 
 use crate::record::Record;
-use crate::steps::Timing;
 use crate::words::{tell_file_policy, tell_session_policy};
 
 /// What a record says. What its processes use and do now is not in it.
@@ -49,83 +43,4 @@ pub(crate) fn session_view(record: &Record) -> SessionView {
         activity: None,
         mark: record.notes.mark.clone(),
     }
-}
-
-/// Something that a restore will not bring back.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NotCapturedView {
-    /// The file, as the session sees it.
-    pub path: String,
-    /// Why it is not in the snapshot.
-    pub reason: String,
-}
-
-/// A snapshot was taken.
-#[derive(Clone, Debug)]
-pub struct SnapshotOutcome {
-    /// Which one.
-    pub commit: ObjectId,
-    /// How long the processes stood still.
-    pub frozen: Duration,
-    /// How long work on the GPU stood still, the freeze included; zero for sessions without any.
-    pub gpu_paused: Duration,
-    /// How long all of it took.
-    pub total: Duration,
-    /// Bytes of memory that it holds, those of the GPUs among them.
-    pub memory_bytes: u64,
-    /// Bytes of GPU memory that it holds.
-    pub vram_bytes: u64,
-    /// Bytes that no earlier snapshot had.
-    pub new_bytes: u64,
-    /// What it does not hold.
-    pub not_captured: Vec<NotCapturedView>,
-    /// What may surprise at a restore.
-    pub warnings: Vec<String>,
-    /// How long each step took.
-    pub steps: Vec<Timing>,
-}
-
-/// A session went back.
-#[derive(Clone, Debug)]
-pub struct RollbackOutcome {
-    /// The snapshot that it is at now.
-    pub commit: ObjectId,
-    /// The automatic snapshot of the state that was left; none if there were no processes.
-    pub automatic: Option<ObjectId>,
-    /// Files that somebody else had changed and that were overwritten.
-    pub changed_by_others: Vec<PathBuf>,
-    /// Connections that were closed.
-    pub closed_connections: Vec<String>,
-    /// What may surprise.
-    pub warnings: Vec<String>,
-    /// How long each step took.
-    pub steps: Vec<Timing>,
-}
-
-/// A session was made from a snapshot.
-#[derive(Clone, Debug)]
-pub struct BranchOutcome {
-    /// The new session.
-    pub session: SessionView,
-    /// The snapshot that it came from.
-    pub commit: ObjectId,
-    /// Files that it shares with others.
-    pub shared: Vec<PathBuf>,
-    /// What may surprise.
-    pub warnings: Vec<String>,
-    /// How long each step took.
-    pub steps: Vec<Timing>,
-}
-
-/// A session sleeps.
-#[derive(Clone, Debug)]
-pub struct SuspendOutcome {
-    /// The snapshot that it will come back from.
-    pub commit: ObjectId,
-    /// Memory that is free now.
-    pub freed_bytes: u64,
-    /// GPU memory that is free now.
-    pub freed_vram_bytes: u64,
-    /// How long each step took.
-    pub steps: Vec<Timing>,
 }

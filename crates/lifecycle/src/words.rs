@@ -4,6 +4,7 @@
 //! and what is written down in records has types of their own. Between the two it is translated here, and nowhere else.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use api::{Activity, ActivityState, EnvVar, InterruptMode, Keep, Text};
 use gpu_plan::GpuWish;
@@ -23,6 +24,11 @@ pub(crate) fn argv(words: &[Text]) -> Vec<OsString> {
 pub(crate) fn environment(variables: &[EnvVar]) -> Vec<(OsString, OsString)> {
     let owned = |text: &Text| text.as_os_str().to_owned();
     variables.iter().map(|variable| (owned(&variable.name), owned(&variable.value))).collect()
+}
+
+/// A duration, in the unit of the wire.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Which GPUs a session is to have.

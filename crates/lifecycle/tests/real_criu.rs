@@ -11,8 +11,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use api::{EnvVar, RollbackRequest, SessionState, StartRequest, StopRequest};
-use lifecycle::{BranchRequest, Config, Engine, NoWatch, ResumeRequest, SnapshotRequest, SuspendRequest};
+use api::{
+    BranchRequest, EnvVar, ResumeRequest, RollbackRequest, SessionState, SnapshotRequest, StartRequest,
+    StopRequest, SuspendRequest,
+};
+use lifecycle::{Config, Engine, NoWatch};
 
 /// Counts in memory, and writes each number into a file that it keeps open.
 const COUNTER: &str = r#"
@@ -130,14 +133,14 @@ fn a_session_goes_back_with_its_file_and_goes_on() {
     let taken = world.engine.snapshot("one", &SnapshotRequest::default(), &NoWatch).unwrap();
     let then = number(&file);
     let far = wait_past(&file, then + 200);
-    let back = RollbackRequest::to(taken.commit.to_string());
+    let back = RollbackRequest::to(&taken.commit);
     let outcome = world.engine.rollback("one", &back, &NoWatch).unwrap();
     let now = wait_past(&file, 0);
     assert!(now < far, "{now} is not before {far}");
     wait_past(&file, now);
     assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
     // And forth again, to where it was when it went back.
-    let forth = RollbackRequest::to(outcome.automatic.unwrap().to_string());
+    let forth = RollbackRequest::to(outcome.automatic.unwrap());
     world.engine.rollback("one", &forth, &NoWatch).unwrap();
     assert!(wait_past(&file, 0) >= far);
     world.end(&["one"]);
@@ -148,7 +151,7 @@ fn a_branch_lives_beside_its_original_with_files_of_its_own() {
     let Some(world) = world() else { return };
     let file = world.start("root");
     let request =
-        BranchRequest { from: None, name: Some("twig".into()), count: 1, ..BranchRequest::default() };
+        BranchRequest { from: None, name: Some("twig".into()), count: Some(1), ..BranchRequest::default() };
     let made = world.engine.branch("root", &request, &NoWatch).unwrap();
     let branch = &made[0].session;
     let workspace = branch.workspace.as_ref().unwrap().as_path();
@@ -194,7 +197,7 @@ fn files_that_someone_else_changed_are_named_and_kept() {
     let taken = world.engine.snapshot("shared", &SnapshotRequest::default(), &NoWatch).unwrap();
     world.engine.suspend("shared", &SuspendRequest::default(), &NoWatch).unwrap();
     fs::write(&file, "somebody else was here").unwrap();
-    let mut back = RollbackRequest::to(taken.commit.to_string());
+    let mut back = RollbackRequest::to(&taken.commit);
     let error = world.engine.rollback("shared", &back, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L030", "{error}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "somebody else was here");

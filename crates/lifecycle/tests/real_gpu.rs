@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use api::{EnvVar, RollbackRequest, SessionState, StartRequest, StopRequest};
-use checkpoint_cuda::{Driver, NoNotes, Settings, State, Target};
-use lifecycle::{
-    BranchRequest, Config, Engine, GpuWish, NoWatch, ResumeRequest, SnapshotRequest, SuspendRequest,
+use api::{
+    BranchRequest, EnvVar, GpuWish, ResumeRequest, RollbackRequest, SessionState, SnapshotOutcome,
+    SnapshotRequest, StartRequest, StopRequest, SuspendRequest,
 };
+use checkpoint_cuda::{Driver, NoNotes, Settings, State, Target};
+use lifecycle::{Config, Engine, NoWatch};
 use serde_json::{Value, json};
 
 /// Names the device server's directory to a story.
@@ -223,7 +224,7 @@ impl World {
         Some(Self { engine, config, server, home })
     }
 
-    fn start(&self, name: &str, gpus: api::GpuWish, more: &[&str]) -> PathBuf {
+    fn start(&self, name: &str, gpus: GpuWish, more: &[&str]) -> PathBuf {
         let workspace = self.home.path().join(name);
         fs::create_dir(&workspace).unwrap();
         let file = workspace.join("said");
@@ -295,7 +296,7 @@ impl World {
         }
     }
 
-    fn snapshot(&self, name: &str) -> lifecycle::Result<lifecycle::SnapshotOutcome> {
+    fn snapshot(&self, name: &str) -> lifecycle::Result<SnapshotOutcome> {
         self.engine.snapshot(name, &SnapshotRequest::default(), &NoWatch)
     }
 
@@ -347,7 +348,7 @@ fn unchanged(one: &Said, other: &Said) {
 #[ignore = "a story that `there_and_back` tells"]
 fn story_there_and_back() {
     let Some(world) = World::new() else { return };
-    let file = world.start("work", api::GpuWish::All, &[]);
+    let file = world.start("work", GpuWish::All, &[]);
     let uuids = world.uuids();
     let view = world.engine.session("work").unwrap();
     let mut granted = view.gpus.clone();
@@ -360,10 +361,10 @@ fn story_there_and_back() {
 
     let taken = world.snapshot("work").unwrap();
     assert!(taken.vram_bytes >= HELD && taken.memory_bytes >= taken.vram_bytes, "{taken:?}");
-    assert!(taken.gpu_paused > taken.frozen, "{taken:?}");
+    assert!(taken.gpu_paused_us > taken.frozen_us, "{taken:?}");
     for step in ["lock the GPU", "checkpoint the GPU", "freeze and dump", "restore the GPU", "unlock the GPU"]
     {
-        assert!(taken.steps.iter().any(|timing| timing.step == step), "{step} in {:?}", taken.steps);
+        assert!(taken.steps.iter().any(|timed| timed.name == step), "{step} in {:?}", taken.steps);
     }
     let then = world.goes_on("work", &file);
     unchanged(&first, &then);
@@ -372,7 +373,7 @@ fn story_there_and_back() {
     assert!(again.new_bytes < HELD / 2, "{} new bytes of {}", again.new_bytes, again.memory_bytes);
 
     let far = world.past("work", &file, then.count + 10);
-    let back = RollbackRequest::to(taken.commit.to_string());
+    let back = RollbackRequest::to(&taken.commit);
     world.engine.rollback("work", &back, &NoWatch).unwrap();
     let now = world.past("work", &file, 0);
     assert!(now.count < far.count, "{now:?} is not before {far:?}");
@@ -382,7 +383,7 @@ fn story_there_and_back() {
     assert!(asleep.freed_vram_bytes >= HELD, "{asleep:?}");
     assert_eq!(world.held(), 0);
     let before = read(&file).unwrap();
-    let other = ResumeRequest { force: false, gpus: Some(GpuWish::List(vec!["1".to_owned()])) };
+    let other = ResumeRequest { force: false, gpus: Some(GpuWish::List { gpus: vec!["1".to_owned()] }) };
     world.engine.resume("work", &other, &NoWatch).unwrap();
     let awake = world.past("work", &file, before.count);
     unchanged(&first, &awake);
@@ -402,7 +403,7 @@ fn story_there_and_back() {
 #[ignore = "a story that `branches_share_what_is_free` tells"]
 fn story_branches_share_what_is_free() {
     let Some(world) = World::new() else { return };
-    let file = world.start("trunk", api::GpuWish::All, &[]);
+    let file = world.start("trunk", GpuWish::All, &[]);
     let first = world.past("trunk", &file, 0);
     // Room for one more on the first GPU, and for two on the second.
     let taken = world.snapshot("trunk").unwrap();
@@ -410,9 +411,13 @@ fn story_branches_share_what_is_free() {
     let total = 256 * MIB;
     world.ask(&json!({"do": "fill", "gpu": 0, "bytes": total - size * 2 - size / 2}));
     world.ask(&json!({"do": "fill", "gpu": 1, "bytes": total - size * 2 - size / 2}));
-    let from = Some(taken.commit.to_string());
-    let request =
-        BranchRequest { from: from.clone(), name: Some("twig".into()), count: 3, ..BranchRequest::default() };
+    let from = Some(taken.commit.clone());
+    let request = BranchRequest {
+        from: from.clone(),
+        name: Some("twig".into()),
+        count: Some(3),
+        ..BranchRequest::default()
+    };
     let made = world.engine.branch("trunk", &request, &NoWatch).unwrap();
     for branch in &made {
         let copy = branch.session.workspace.as_ref().unwrap().as_path().join("said");
@@ -420,12 +425,13 @@ fn story_branches_share_what_is_free() {
     }
     unchanged(&first, &world.goes_on("trunk", &file));
     // There is no room for another, and that is said beforehand.
-    let request = BranchRequest { from, name: Some("more".into()), count: 1, ..BranchRequest::default() };
+    let request =
+        BranchRequest { from, name: Some("more".into()), count: Some(1), ..BranchRequest::default() };
     let error = world.engine.branch("trunk", &request, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L080", "{error}");
     assert_eq!(world.engine.sessions().len(), 4);
     // Going back needs no room but its own.
-    let back = RollbackRequest::to(taken.commit.to_string());
+    let back = RollbackRequest::to(&taken.commit);
     world.engine.rollback("trunk", &back, &NoWatch).unwrap();
     unchanged(&first, &world.goes_on("trunk", &file));
     for gpu in 0..2 {
@@ -438,7 +444,7 @@ fn story_branches_share_what_is_free() {
 #[ignore = "a story that `refused_before_any_lock` tells"]
 fn story_refused_before_any_lock() {
     let Some(world) = World::new() else { return };
-    let file = world.start("forked", api::GpuWish::All, &["fork"]);
+    let file = world.start("forked", GpuWish::All, &["fork"]);
     let locks = world.calls("lock");
     let error = world.snapshot("forked").unwrap_err();
     assert_eq!(error.code(), "IJ-L040", "{error}");
@@ -455,7 +461,7 @@ fn story_refused_before_any_lock() {
     let request = StartRequest {
         name: Some("plain".to_owned()),
         env: vec![EnvVar { name: "PATH".into(), value: "/usr/bin:/bin".into() }],
-        gpus: api::GpuWish::None,
+        gpus: GpuWish::None,
         ..StartRequest::command(["/usr/bin/python3", "-c", looks], workspace.clone())
     };
     world.engine.start(request, &NoWatch).unwrap();
@@ -466,7 +472,7 @@ fn story_refused_before_any_lock() {
     }
     assert_eq!(fs::read_to_string(workspace.join("said")).unwrap(), "[]");
     let taken = world.snapshot("plain").unwrap();
-    assert_eq!((taken.vram_bytes, taken.gpu_paused), (0, Duration::ZERO));
+    assert_eq!((taken.vram_bytes, taken.gpu_paused_us), (0, 0));
     world.end(&["plain"]);
 }
 
@@ -474,7 +480,7 @@ fn story_refused_before_any_lock() {
 #[ignore = "a story that `the_driver_says_no` tells"]
 fn story_the_driver_says_no() {
     let Some(world) = World::new() else { return };
-    let file = world.start("work", api::GpuWish::All, &[]);
+    let file = world.start("work", GpuWish::All, &[]);
     let first = world.past("work", &file, 0);
     // Before the dump: everything goes on.
     for call in ["lock", "checkpoint"] {
@@ -505,7 +511,7 @@ fn story_the_driver_says_no() {
     // On the way back to a snapshot: put back to where it was.
     let there = world.goes_on("work", &file);
     world.fails("restore", 1, 999);
-    let back = RollbackRequest::to(taken.commit.to_string());
+    let back = RollbackRequest::to(&taken.commit);
     let error = world.engine.rollback("work", &back, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L020", "{error}");
     unchanged(&first, &world.past("work", &file, there.count));
@@ -517,7 +523,7 @@ fn story_the_driver_says_no() {
 #[ignore = "a story that `a_daemon_that_died` tells"]
 fn story_a_daemon_that_died() {
     let Some(mut world) = World::new() else { return };
-    let file = world.start("orphan", api::GpuWish::All, &[]);
+    let file = world.start("orphan", GpuWish::All, &[]);
     let first = world.past("orphan", &file, 0);
     // A new one each time: the one that leaves a process locked believes that it still has it.
     let driver = || Driver::open(Settings::new(program("infinijup-gpu"))).unwrap();

@@ -16,8 +16,8 @@ use super::stage::Noted;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::journal::Entry;
+use crate::record::GpuWish;
 use crate::record::Record;
-use crate::request::GpuWish;
 use crate::steps::Steps;
 
 /// What a snapshot has on GPUs.

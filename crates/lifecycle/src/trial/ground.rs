@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use api::{FilePolicy, GpuWish, RollbackRequest, SessionView, Start, StartRequest, StopRequest};
+use api::{
+    FilePolicy, GpuWish, ResumeRequest, RollbackRequest, SessionView, SnapshotRequest, Start, StartRequest,
+    StopRequest,
+};
 
 use super::machine::{FakeBox, FakeCriu, Machine, is_stopped, number_in};
 use crate::config::Config;
@@ -13,7 +16,6 @@ use crate::error::Result;
 use crate::ports::Ports;
 use crate::record::{Record, SessionState};
 use crate::recover::Recovery;
-use crate::request::{ResumeRequest, SnapshotRequest};
 use crate::steps::{NoWatch, Steps};
 use crate::timeline::HistoryRequest;
 
@@ -191,8 +193,7 @@ impl Ground {
             };
             if record.state == SessionState::Running {
                 well(engine.snapshot(name, &SnapshotRequest::default(), &NoWatch).and_then(|taken| {
-                    let commit = taken.commit.to_string();
-                    let back = RollbackRequest { force: true, ..RollbackRequest::to(commit) };
+                    let back = RollbackRequest { force: true, ..RollbackRequest::to(taken.commit) };
                     engine.rollback(name, &back, &NoWatch).map(drop)
                 }));
             } else if record.head.is_some() {

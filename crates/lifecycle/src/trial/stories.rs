@@ -7,11 +7,11 @@
 use super::ground::Ground;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::request::{
+use crate::steps::NoWatch;
+use api::{
     BranchRequest, RestartRequest, ResumeRequest, RollbackRequest, SnapshotRequest, StopRequest,
     SuspendRequest,
 };
-use crate::steps::NoWatch;
 
 /// A story.
 pub(super) struct Story {

@@ -1,4 +1,4 @@
-//! What goes with a snapshot beside processes and files: the document, a label, the cell, the names of variables.
+//! What goes with a snapshot beside processes and files, as a request says it: why it is taken, a message, a label, the cell, the document.
 //!
 //! The document is text that the editor sent, or else the file that the session names as its notebook. That file is read with
 //! care ([`bounded`]): the path may by now be a pipe, a device, or lead into `/proc`, where a daemon would read its own secrets.
@@ -7,19 +7,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use api::Variable;
+use api::SnapshotRequest;
 use cas_core::WriteTransaction;
 use cas_core::progress::Silent;
-use history::NOTEBOOK_LIMIT;
 use manifest::snapshot::NotebookSection;
 use manifest::{ByteText, CellNote, CommitReason, Extra, Section, TypedSection};
 use sandbox::bounded;
 
-use crate::engine::Engine;
-use crate::error::{LifecycleError, Result};
-use crate::introspect::Introspect;
-use crate::record::Record;
-use crate::request::{Along, Cell};
+use crate::error::{HistoryError, Result};
+use crate::timeline::NOTEBOOK_LIMIT;
 
 /// The longest label, in characters.
 const LABEL_LIMIT: usize = 200;
@@ -28,7 +24,7 @@ const MESSAGE_LIMIT: usize = 64 << 10;
 /// What is shown of a cell, in characters.
 const SOURCE_LIMIT: usize = 2000;
 /// What is kept of a cell's id, in characters.
-const WORD_LIMIT: usize = 200;
+const CELL_ID_LIMIT: usize = 200;
 
 /// Reasons that a request may give. The others are the engine's own.
 const REASONS: [CommitReason; 7] = [
@@ -42,7 +38,7 @@ const REASONS: [CommitReason; 7] = [
 ];
 
 /// The reason that a request gives.
-pub(crate) fn reason(given: Option<&str>) -> Result<CommitReason> {
+pub fn reason(given: Option<&str>) -> Result<CommitReason> {
     let reason = given.map_or(CommitReason::Manual, CommitReason::from);
     if REASONS.contains(&reason) {
         return Ok(reason);
@@ -53,106 +49,84 @@ pub(crate) fn reason(given: Option<&str>) -> Result<CommitReason> {
 
 /// The same of a request to suspend. A session that went to sleep by itself leaves an automatic snapshot: once it has woken,
 /// nobody cares for it more than for another that was taken while nothing happened.
-pub(crate) fn reason_of_suspend(given: Option<&str>) -> Result<CommitReason> {
+pub fn reason_of_suspend(given: Option<&str>) -> Result<CommitReason> {
     match given.map_or(CommitReason::Suspend, CommitReason::from) {
         known @ (CommitReason::Suspend | CommitReason::Idle) => Ok(known),
         _ => Err(bad("a session is suspended for one of these reasons: suspend, idle")),
     }
 }
 
-fn bad(detail: impl Into<String>) -> LifecycleError {
-    LifecycleError::BadRequest { detail: detail.into() }
+fn bad(detail: impl Into<String>) -> HistoryError {
+    HistoryError::BadRequest { detail: detail.into() }
 }
 
-/// Refuses a message that would not fit into a commit: asked before much is done for it.
-pub(crate) fn check_message(message: &str) -> Result<()> {
-    if message.len() > MESSAGE_LIMIT {
+/// Refuses what would not fit into a commit: asked before much is done for it.
+pub fn check(request: &SnapshotRequest) -> Result<()> {
+    if request.message.as_ref().is_some_and(|message| message.len() > MESSAGE_LIMIT) {
         return Err(bad(format!("a message has at most {MESSAGE_LIMIT} bytes")));
+    }
+    if let Some(label) = &request.label
+        && (label.chars().count() > LABEL_LIMIT || label.chars().any(char::is_control))
+    {
+        return Err(bad(format!("a label is one line of at most {LABEL_LIMIT} characters")));
+    }
+    if request.notebook.as_ref().is_some_and(|text| text.len() > NOTEBOOK_LIMIT) {
+        return Err(bad(format!("a notebook has at most {NOTEBOOK_LIMIT} bytes")));
     }
     Ok(())
 }
 
-impl Along {
-    /// Refuses what would not fit.
-    pub(crate) fn check(&self) -> Result<()> {
-        if let Some(label) = &self.label
-            && (label.chars().count() > LABEL_LIMIT || label.chars().any(char::is_control))
-        {
-            return Err(bad(format!("a label is one line of at most {LABEL_LIMIT} characters")));
-        }
-        if self.notebook.as_ref().is_some_and(|text| text.len() > NOTEBOOK_LIMIT) {
-            return Err(bad(format!("a notebook has at most {NOTEBOOK_LIMIT} bytes")));
-        }
-        Ok(())
+/// A cell as a commit has it: no more than history shows.
+pub fn cell_note(cell: &api::CellNote) -> CellNote {
+    let cut = |text: &str, limit: usize| text.chars().take(limit).collect();
+    CellNote {
+        id: cell.id.as_deref().map(|id| cut(id, CELL_ID_LIMIT)),
+        number: cell.number,
+        source: cut(&cell.source, SOURCE_LIMIT),
+        extra: Extra::default(),
     }
 }
 
-impl Cell {
-    /// As a commit has it: no more than history shows.
-    pub(crate) fn note(&self) -> CellNote {
-        CellNote {
-            id: self.id.as_deref().map(|id| cut(id, WORD_LIMIT)),
-            number: self.number,
-            source: cut(&self.source, SOURCE_LIMIT),
-            extra: Extra::default(),
-        }
-    }
+/// The document of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a> {
+    /// Where its file is, if it has one.
+    pub path: Option<&'a Path>,
+    /// Name of the kernelspec; empty for what is no kernel.
+    pub kernel_name: &'a str,
 }
 
-impl From<CellNote> for Cell {
-    fn from(note: CellNote) -> Self {
-        Self { id: note.id, number: note.number, source: note.source }
+impl Document<'_> {
+    /// The section with it, if there is one: what the request brings, or else the file. What is wrong with the file is said in `warnings`:
+    /// a snapshot without its document is better than none.
+    pub fn section(
+        &self,
+        request: &SnapshotRequest,
+        session: &WriteTransaction,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Section>> {
+        let content = match (&request.notebook, self.path) {
+            (Some(text), _) => text.as_bytes().to_vec(),
+            (None, Some(path)) => match read_document(path) {
+                Ok(Some(content)) => content,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    warnings
+                        .push(format!("the notebook `{}` is not in the snapshot: {error}", path.display()));
+                    return Ok(None);
+                }
+            },
+            (None, None) => return Ok(None),
+        };
+        let content = session.put_blob(&mut content.as_slice(), &Silent)?;
+        let section = NotebookSection {
+            path: ByteText::new(self.path.map(|path| path.as_os_str().as_bytes()).unwrap_or_default()),
+            content: content.into(),
+            kernel_name: self.kernel_name.to_owned(),
+            cell: request.cell.as_ref().and_then(|cell| cell_note(cell).id),
+        };
+        Ok(Some(section.to_section()?))
     }
-}
-
-fn cut(text: &str, limit: usize) -> String {
-    text.chars().take(limit).collect()
-}
-
-impl Engine {
-    /// Says who knows what goes on inside kernels. The first one stays.
-    pub fn set_introspect(&self, introspect: std::sync::Arc<dyn Introspect>) {
-        let _there_is_one = self.inner.introspect.set(introspect);
-    }
-
-    /// The variables of the session's kernel, if they are wanted and it can say.
-    pub(crate) fn variables_now(&self, record: &Record, along: &Along) -> Option<Vec<Variable>> {
-        if along.variables == Some(false) || record.kernel.is_none() {
-            return None;
-        }
-        self.inner.introspect.get()?.variables(&record.id)
-    }
-}
-
-/// The section with the session's document, if it has one. What is wrong with the file is said in `warnings`: a snapshot
-/// without its document is better than none.
-pub(crate) fn notebook_section(
-    record: &Record,
-    along: &Along,
-    session: &WriteTransaction,
-    warnings: &mut Vec<String>,
-) -> Result<Option<Section>> {
-    let path = record.notes.notebook.as_deref();
-    let content = match (&along.notebook, path) {
-        (Some(text), _) => text.as_bytes().to_vec(),
-        (None, Some(path)) => match read_document(path) {
-            Ok(Some(content)) => content,
-            Ok(None) => return Ok(None),
-            Err(error) => {
-                warnings.push(format!("the notebook `{}` is not in the snapshot: {error}", path.display()));
-                return Ok(None);
-            }
-        },
-        (None, None) => return Ok(None),
-    };
-    let content = session.put_blob(&mut content.as_slice(), &Silent)?;
-    let section = NotebookSection {
-        path: ByteText::new(path.map(|path| path.as_os_str().as_bytes()).unwrap_or_default()),
-        content: content.into(),
-        kernel_name: record.kernel.as_ref().map(|kernel| kernel.spec.clone()).unwrap_or_default(),
-        cell: along.cell.as_ref().and_then(|cell| cell.note().id),
-    };
-    Ok(Some(section.to_section()?))
 }
 
 /// A file's content; `None` if it is not there, or empty. With the rights of whoever calls.
@@ -207,14 +181,22 @@ mod tests {
 
     #[test]
     fn what_would_not_fit_into_a_commit_is_refused_or_cut() {
-        let label = |text: &str| Along { label: Some(text.to_owned()), ..Along::default() }.check();
+        let label = |text: &str| {
+            check(&SnapshotRequest { label: Some(text.to_owned()), ..SnapshotRequest::default() })
+        };
         label("before the big run <b>").unwrap();
         label(&"x".repeat(LABEL_LIMIT + 1)).unwrap_err();
         label("two\nlines").unwrap_err();
-        let cell = Cell { id: Some("a".repeat(500)), number: Some(3), source: "ä".repeat(SOURCE_LIMIT + 1) };
-        let note = cell.note();
+        let message = "m".repeat(MESSAGE_LIMIT + 1);
+        check(&SnapshotRequest { message: Some(message), ..SnapshotRequest::default() }).unwrap_err();
+        let cell = api::CellNote {
+            id: Some("a".repeat(500)),
+            number: Some(3),
+            source: "ä".repeat(SOURCE_LIMIT + 1),
+        };
+        let note = cell_note(&cell);
         assert_eq!(note.source.chars().count(), SOURCE_LIMIT);
-        assert_eq!(note.id.unwrap().len(), WORD_LIMIT);
+        assert_eq!(note.id.unwrap().len(), CELL_ID_LIMIT);
     }
 
     #[test]
@@ -222,7 +204,7 @@ mod tests {
         assert_eq!(reason(None).unwrap(), CommitReason::Manual);
         assert_eq!(reason(Some("before-cell")).unwrap(), CommitReason::BeforeCell);
         for own in ["rollback", "suspend", "branch", "before-rollback", "lunch", ""] {
-            assert_eq!(reason(Some(own)).unwrap_err().code(), "IJ-L015", "{own}");
+            assert!(matches!(reason(Some(own)), Err(HistoryError::BadRequest { .. })), "{own}");
         }
     }
 
@@ -232,7 +214,10 @@ mod tests {
         assert_eq!(reason_of_suspend(Some("suspend")).unwrap(), CommitReason::Suspend);
         assert!(reason_of_suspend(Some("idle")).unwrap().is_automatic());
         for other in ["manual", "rollback", "lunch", ""] {
-            assert_eq!(reason_of_suspend(Some(other)).unwrap_err().code(), "IJ-L015", "{other}");
+            assert!(
+                matches!(reason_of_suspend(Some(other)), Err(HistoryError::BadRequest { .. })),
+                "{other}"
+            );
         }
     }
 }
