@@ -33,24 +33,17 @@ pub struct NewCommit<'a> {
     pub reason: CommitReason,
     /// A tag that is set with it, and must be new.
     pub tag: Option<&'a str>,
-    /// What history shows of it beside that.
-    pub about: About,
-    /// Marks it as taken by this installation, before anything names it: a crash leaves a mark too many, never a snapshot of ours
-    /// that nobody trusts.
-    pub seal: Option<&'a Sealer>,
-}
-
-/// What history shows of a commit, so that nobody has to load its snapshot for a list.
-#[derive(Clone, Default, Debug)]
-pub struct About {
     /// Of which session.
-    pub session: Option<String>,
+    pub session: Option<&'a str>,
     /// What it is called in lists.
     pub label: Option<String>,
     /// The cell that ran before it.
     pub cell: Option<CellNote>,
-    /// What it took.
+    /// What it took: history shows it, so that nobody has to load the snapshot for a list.
     pub figures: Figures,
+    /// Marks it as taken by this installation, before anything names it: a crash leaves a mark too many, never a snapshot of ours
+    /// that nobody trusts.
+    pub seal: Option<&'a Sealer>,
 }
 
 impl UserStore {
@@ -70,13 +63,13 @@ impl UserStore {
             time: Timestamp::now(),
             order: None,
             message: new.message.to_owned(),
-            label: new.about.label,
+            label: new.label,
             reason: new.reason,
             tags: BTreeSet::from_iter(tag),
             tool: env!("CARGO_PKG_VERSION").to_owned(),
-            session: new.about.session,
-            cell: new.about.cell,
-            figures: Some(Figures { bytes: Some(new.snapshot.bytes()), ..new.about.figures }),
+            session: new.session.map(str::to_owned),
+            cell: new.cell,
+            figures: Some(Figures { bytes: Some(new.snapshot.bytes()), ..new.figures }),
             has_notebook: new.snapshot.section(NotebookSection::NAME).is_some(),
             has_variables: new.snapshot.section(VariablesSection::NAME).is_some(),
             extra: Extra::default(),
@@ -115,7 +108,10 @@ impl UserStore {
             message: &format!("back to {}", to.short()),
             reason: CommitReason::Rollback,
             tag: None,
-            about: About { session: Some(session_id.to_owned()), label: None, cell: target.cell, figures },
+            session: Some(session_id),
+            label: None,
+            cell: target.cell,
+            figures,
             seal,
         };
         self.commit_snapshot(session, new)
@@ -142,7 +138,10 @@ impl UserStore {
             message: "files that a rollback replaced",
             reason: CommitReason::BeforeRollback,
             tag: None,
-            about: About::default(),
+            session: None,
+            label: None,
+            cell: None,
+            figures: Figures::default(),
             seal: None,
         };
         self.commit_snapshot(session, new)?;

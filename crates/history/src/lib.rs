@@ -44,7 +44,7 @@ mod testing;
 mod timeline;
 mod variables;
 
-pub use commits::{About, NewCommit};
+pub use commits::NewCommit;
 pub use error::{HistoryError, Result};
 pub use families::Families;
 pub use forget::Forgotten;

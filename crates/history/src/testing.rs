@@ -3,10 +3,10 @@
 use cas_core::ObjectId;
 use cas_core::progress::Silent;
 use manifest::snapshot::NotebookSection;
-use manifest::{CommitReason, Snapshot, TypedSection};
+use manifest::{CommitReason, Figures, Snapshot, TypedSection};
 use sandbox::User;
 
-use crate::{About, NewCommit, OwnStore, Result, UserStore};
+use crate::{NewCommit, OwnStore, Result, UserStore};
 
 pub(crate) fn own_store() -> (tempfile::TempDir, OwnStore) {
     let dir = tempfile::tempdir().unwrap();
@@ -41,7 +41,10 @@ pub(crate) fn commit_at(
         message: "m",
         reason: CommitReason::Manual,
         tag,
-        about: About::default(),
+        session: None,
+        label: None,
+        cell: None,
+        figures: Figures::default(),
         seal: None,
     };
     let session = store.write(head.as_slice()).unwrap();
@@ -87,7 +90,10 @@ pub(crate) fn commit_numbered(
         message: "",
         reason: CommitReason::Interval,
         tag: None,
-        about: About::default(),
+        session: None,
+        label: None,
+        cell: None,
+        figures: Figures::default(),
         seal: None,
     };
     store.commit_snapshot(session, new).map(|(commit, _)| commit)

@@ -7,7 +7,7 @@ use api::{SnapshotOutcome, SnapshotRequest, Uncaptured};
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use history::along::{self, Document, cell_note};
-use history::{About, NewCommit, UserStore, variables_section};
+use history::{NewCommit, UserStore, variables_section};
 use image_store::ingest_images;
 use manifest::snapshot::{HostSection, NotCaptured};
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
@@ -200,18 +200,13 @@ impl Engine {
         let vram_bytes = gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes);
         // As it was when the operation began: one that came later is for the next snapshot.
         let mark = record.notes.mark.clone().filter(|_| why.request.label.is_none());
-        let about = About {
-            session: Some(record.id.to_string()),
-            label: why.request.label.clone().or_else(|| mark.clone()),
-            cell: why.request.cell.as_ref().map(cell_note),
-            figures: Figures {
-                new_bytes: Some(ingested.stats.new_bytes),
-                memory_bytes: Some(ingested.stats.memory_bytes),
-                vram_bytes: Some(vram_bytes),
-                frozen_us: Some(stats.frozen_us.into()),
-                gpu_paused_us: gpu_paused.map(micros),
-                ..Figures::default()
-            },
+        let figures = Figures {
+            new_bytes: Some(ingested.stats.new_bytes),
+            memory_bytes: Some(ingested.stats.memory_bytes),
+            vram_bytes: Some(vram_bytes),
+            frozen_us: Some(stats.frozen_us.into()),
+            gpu_paused_us: gpu_paused.map(micros),
+            ..Figures::default()
         };
         let snapshot = Snapshot::new(sections)?;
         let (commit, snapshot_id) = steps.run("commit", || {
@@ -226,7 +221,10 @@ impl Engine {
                     message: why.request.message.as_deref().unwrap_or_default(),
                     reason: why.reason.clone(),
                     tag: why.request.tag.as_deref(),
-                    about,
+                    session: Some(record.id.as_str()),
+                    label: why.request.label.clone().or_else(|| mark.clone()),
+                    cell: why.request.cell.as_ref().map(cell_note),
+                    figures,
                     seal: Some(&self.inner.sealer),
                 },
             )?)
