@@ -19,7 +19,7 @@ use sandbox::{
     inside_directory, root_of,
 };
 
-use crate::common::{Kept, as_somebody, somebody};
+use crate::common::{Kept, as_somebody, compiled, somebody};
 
 /// Three processes, one of them with a second thread. Each has its numbers twice, and looks whether both are the same.
 const PROGRAM: &str = "
@@ -266,18 +266,6 @@ fn figures(images: &Path) -> Figures {
     <Stats as prost::Message>::decode(&bytes[12..]).expect("a message").dump
 }
 
-/// Puts a dump together.
-fn assemble(images: &Path, tasks: &[Task], sink: &mut Kept) -> u64 {
-    let plans: Vec<Plan> =
-        tasks.iter().map(|task| Plan::read(images, *task, tasks).expect("a plan")).collect();
-    Plan::check_counts(&plans, figures(images).left_out).expect("they agree");
-    for plan in &plans {
-        plan.write(images, sink).expect("no page is missing");
-    }
-    Plan::forget_parent(images).expect("a link");
-    plans.iter().map(|plan| plan.counts().from_sink).sum()
-}
-
 fn commands(size: usize) -> Commands {
     Commands {
         main: ["python3", "-c", PROGRAM, &size.to_string()].map(Into::into).to_vec(),
@@ -289,59 +277,149 @@ fn commands(size: usize) -> Commands {
 
 const SETTLED: Until = Until { pages: 2000, rounds: 6 };
 
+/// A tree that is followed, with all that dumps of it need.
+struct Course<'a> {
+    scene: &'a Scene,
+    launched: Launched,
+    notes: PathBuf,
+    hook: Hook,
+    ahead: Ahead,
+    sink: Kept,
+}
+
+/// A dump that was put together.
+struct Dumped {
+    images: PathBuf,
+    tasks: Vec<Task>,
+    /// Clean pages that were compared.
+    compared: u64,
+    /// Pages that CRIU has left to us.
+    left_out: u64,
+}
+
+impl<'a> Course<'a> {
+    fn begin(scene: &'a Scene, commands: Commands) -> Self {
+        let launched = scene.launch("box", Some(commands));
+        let (notes, hook) = (scene.changed_notes(launched.holder), scene.hook());
+        Self { scene, launched, notes, hook, ahead: Ahead::new(), sink: Kept::default() }
+    }
+
+    /// Copies ahead, dumps without pages, and gives the rest to the sink. The images lack their pages still.
+    fn dump(&mut self, name: &str, sample: Sample) -> Dumped {
+        let tree = || Ok(processes(&self.launched));
+        let rounds = self.ahead.rounds(tree, SETTLED, &mut self.sink).expect("rounds");
+        self.ahead.prepare(2 * rounds.last().map_or(0, |round| round.copied) + 4000);
+        let images = self.scene.make_dir(name);
+        write_parent(&self.scene.make_dir(&format!("{name}-parent")), self.ahead.tasks()).expect("a parent");
+        let link = format!("../{name}-parent");
+        let more = ["--track-mem", "--prev-images-dir", &link];
+        let mut criu = self.scene.begin_dump(&self.launched, &self.notes, &images, &more);
+        self.hook.wait(&mut criu, &images);
+        let rest = look(&mut self.ahead, &processes(&self.launched), sample);
+        self.hook.go();
+        self.scene.finish(criu, &images);
+        let settled = self.ahead.settle(rest, &mut self.sink).expect("the sink never fails");
+        let Verdict::Trusted { compared } = settled.verdict else { panic!("{settled:?}") };
+        Dumped { images, tasks: settled.tasks, compared, left_out: 0 }
+    }
+
+    /// Puts the pages of all tasks that were looked at into the images.
+    fn assemble(&mut self, dumped: &mut Dumped) {
+        let Dumped { images, tasks, left_out, .. } = dumped;
+        let read = |task: &Task| Plan::read(images, *task, tasks).expect("a plan");
+        let plans: Vec<Plan> = tasks.iter().map(read).collect();
+        Plan::check_counts(&plans, figures(images).left_out).expect("they agree");
+        for plan in &plans {
+            plan.write(images, &mut self.sink).expect("no page is missing");
+            *left_out += plan.counts().from_sink;
+        }
+        Plan::forget_parent(images).expect("a link");
+    }
+}
+
 #[test]
 fn a_tree_that_was_copied_ahead_is_restored_by_any_criu() {
     let Some(scene) = scene() else { return };
     as_somebody(&scene.user, || {
-        let launched = scene.launch("box", Some(commands(4 << 20)));
+        let mut course = Course::begin(&scene, commands(4 << 20));
         scene.goes_on("box");
-        let notes = scene.changed_notes(launched.holder);
-        let (mut ahead, mut sink) = (Ahead::new(), Kept::default());
-        let mut hook = scene.hook();
-        let tree = processes(&launched);
-        assert_eq!(tree.len(), 4, "the first process, and three of ours");
-        let mut restored = None;
+        assert_eq!(processes(&course.launched).len(), 4, "the first process, and three of ours");
         // The second dump stands on what the first has left.
+        let mut last = None;
         for name in ["first", "second"] {
-            for round in ahead.rounds(|| Ok(processes(&launched)), SETTLED, &mut sink).unwrap() {
-                assert!(round.left_out.is_empty(), "{round:?}");
-            }
-            let (images, parent) = (scene.make_dir(name), scene.make_dir(&format!("{name}-parent")));
-            write_parent(&parent, ahead.tasks()).unwrap();
-            let link = format!("../{name}-parent");
-            let more = ["--track-mem", "--prev-images-dir", &link];
-            let mut criu = scene.begin_dump(&launched, &notes, &images, &more);
-            hook.wait(&mut criu, &images);
-            let rest = look(&mut ahead, &tree, Sample::All);
-            hook.go();
-            scene.finish(criu, &images);
-            let settled = ahead.settle(rest, &mut sink).unwrap();
-            assert!(
-                matches!(settled.verdict, Verdict::Trusted { compared } if compared > 1000),
-                "{settled:?}"
-            );
-            assert_eq!(settled.tasks.len(), 4);
+            let mut dumped = course.dump(name, Sample::All);
+            assert_eq!(dumped.tasks.len(), 4);
+            assert!(dumped.compared > 1000, "{}", dumped.compared);
             // A task that nobody has looked at is not put together, and a page that is missing is missed.
-            let task = settled.tasks[1];
-            assert!(matches!(Plan::read(&images, task, &[]), Err(Doubt::NotLookedAt { .. })));
-            let plan = Plan::read(&images, task, &settled.tasks).unwrap();
-            assert!(matches!(plan.write(&images, &mut Kept::default()), Err(Doubt::Missing { .. })));
-            assert!(assemble(&images, &settled.tasks, &mut sink) > 4 * (4 << 20) / 4096);
-            restored = Some(images);
+            let (images, task) = (&dumped.images, dumped.tasks[1]);
+            assert!(matches!(Plan::read(images, task, &[]), Err(Doubt::NotLookedAt { .. })));
+            let plan = Plan::read(images, task, &dumped.tasks).unwrap();
+            assert!(matches!(plan.write(images, &mut Kept::default()), Err(Doubt::Missing { .. })));
+            course.assemble(&mut dumped);
+            assert!(dumped.left_out > 4 * (4 << 20) / 4096);
+            last = Some(dumped);
         }
         scene.goes_on("box");
-        end(&launched);
+        end(&course.launched);
 
-        let images = restored.unwrap();
         let mut again = scene.launch("again", None);
-        scene.restore(&mut again, &images, &["--leave-stopped"]);
-        assert_memory_is(&processes(&again), &mut sink);
-        for process in sandbox::process::tree(again.root.unwrap().pid).unwrap() {
+        scene.restore(&mut again, &last.unwrap().images, &["--leave-stopped"]);
+        assert_memory_is(&processes(&again), &mut course.sink);
+        for process in tree(again.root.unwrap().pid).unwrap() {
             process.identity().signal(Signal::CONT).unwrap();
         }
         scene.goes_on("again");
         end(&again);
     });
+}
+
+/// What CRIU lists is what we have, whatever the program does, and it goes on where it was.
+#[test]
+fn a_program_under_stress_is_dumped_and_goes_on() {
+    let Some(scene) = scene() else { return };
+    let (directory, program) = compiled(include_str!("stress.c"), &[]);
+    let file = directory.path().join("file");
+    fs::write(&file, vec![0x5a; 700 * PAGE_BYTES]).unwrap();
+    let operations = |name: &str| -> u64 {
+        let log = fs::read_to_string(scene.path(name).join("log")).unwrap_or_default();
+        let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+        whole.lines().next_back().map_or(0, |line| line.parse().unwrap_or_else(|_| panic!("{log}")))
+    };
+    let goes_on = |name: &str| {
+        let (before, deadline) = (operations(name), Instant::now() + Duration::from_secs(60));
+        while operations(name) <= before {
+            assert!(Instant::now() < deadline, "in vain");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        before
+    };
+    as_somebody(&scene.user, || {
+        let words = [program.as_os_str(), file.as_os_str()].map(Into::into).to_vec();
+        let mut course = Course::begin(&scene, Commands { main: words, ..commands(0) });
+        goes_on("box");
+        for number in 0..dumps() {
+            let mut dumped = course.dump(&format!("dump{number}"), Sample::All);
+            course.assemble(&mut dumped);
+            assert!(dumped.left_out > 500, "{}", dumped.left_out);
+            let at_dump = operations("box");
+            if number % 10 == 0 {
+                let name = format!("again{number}");
+                let mut again = scene.launch(&name, None);
+                scene.restore(&mut again, &dumped.images, &[]);
+                goes_on(&name);
+                assert!(operations(&name) > at_dump / 2, "it does not begin anew");
+                end(&again);
+            }
+            fs::remove_dir_all(&dumped.images).unwrap();
+            goes_on("box");
+        }
+        end(&course.launched);
+    });
+}
+
+/// A tenth of the freezes that `stress.rs` makes.
+fn dumps() -> u32 {
+    crate::stress::checks() / 10
 }
 
 /// Compares what a restored tree has in its large mappings with what was copied of them.

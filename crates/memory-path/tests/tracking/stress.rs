@@ -10,7 +10,7 @@ use memory_path::{Ahead, Process, Sample, Standing, Verdict};
 use crate::common::{Kept, as_somebody, command, compiled, somebody};
 
 /// How often everything is compared; `.ci/full.sh` asks for more.
-fn checks() -> u32 {
+pub(crate) fn checks() -> u32 {
     let asked = std::env::var("INFINIJUP_MEMORY_CHECKS").ok();
     asked.map_or(100, |text| text.parse().expect("INFINIJUP_MEMORY_CHECKS is a number"))
 }
