@@ -65,7 +65,7 @@ pub struct Round {
     pub copied: u64,
     /// For how long a process stood still, at most.
     pub longest_stop: Duration,
-    /// Processes that are not followed, or not now: a dump copies all of their memory.
+    /// Processes of which nothing was copied in this round. Of those that are not followed a dump copies all memory.
     pub left_out: Vec<(Process, MemoryError)>,
 }
 
@@ -95,7 +95,10 @@ impl Ahead {
                 Ok(()) | Err(MemoryError::Gone { .. }) => {}
                 Err(error @ MemoryError::Sink { .. }) => return Err(error),
                 Err(error) => {
-                    self.followed.remove(&process.task);
+                    // One that could not be stopped now is followed on: what it has written is listed the next time.
+                    if !matches!(error, MemoryError::TooSlow { .. } | MemoryError::Busy { .. }) {
+                        self.followed.remove(&process.task);
+                    }
                     round.left_out.push((*process, error));
                 }
             }
@@ -179,9 +182,12 @@ impl Ahead {
                     _ => continue,
                 }
             };
+            // In this order: a process that stands can still get pages, of zeros, when the kernel makes a huge page of small ones. After
+            // the list they would look clean.
+            let present = followed.tracker.present(*proof)?;
             let runs = followed.list(*proof)?;
             let memory = Memory::open(pid)?;
-            let clean = difference(&followed.tracker.present(*proof)?, &runs);
+            let clean = difference(&present, &runs);
             rest.samples.push(take(&memory, *task, &clean, sample));
             let length: usize = runs.iter().map(|run| bytes(*run)).sum();
             if rest.contents.len() < used + length {

@@ -291,6 +291,8 @@ struct Course<'a> {
 struct Dumped {
     images: PathBuf,
     tasks: Vec<Task>,
+    /// Pages that were copied while the tree was frozen.
+    copied: u64,
     /// Clean pages that were compared.
     compared: u64,
     /// Pages that CRIU has left to us.
@@ -320,7 +322,17 @@ impl<'a> Course<'a> {
         self.scene.finish(criu, &images);
         let settled = self.ahead.settle(rest, &mut self.sink).expect("the sink never fails");
         let Verdict::Trusted { compared } = settled.verdict else { panic!("{settled:?}") };
-        Dumped { images, tasks: settled.tasks, compared, left_out: 0 }
+        Dumped { images, tasks: settled.tasks, copied: settled.copied, compared, left_out: 0 }
+    }
+
+    /// Dumps everything while the tree is frozen.
+    fn plain_dump(&mut self, name: &str) -> PathBuf {
+        let images = self.scene.make_dir(name);
+        let mut criu = self.scene.begin_dump(&self.launched, &self.notes, &images, &[]);
+        self.hook.wait(&mut criu, &images);
+        self.hook.go();
+        self.scene.finish(criu, &images);
+        images
     }
 
     /// Puts the pages of all tasks that were looked at into the images.
@@ -414,6 +426,47 @@ fn a_program_under_stress_is_dumped_and_goes_on() {
             goes_on("box");
         }
         end(&course.launched);
+    });
+}
+
+/// Writes to 8 MiB of its memory every second.
+const WRITER: &str = "
+import sys, time
+size, n = int(sys.argv[1]), 0
+data = bytearray(b'x') * size
+while True:
+    for at in range(0, 8 << 20, 4096):
+        data[(n * (8 << 20) + at) % size] = n % 256
+    n += 1
+    print(n, flush=True)
+    time.sleep(1)
+";
+
+/// Prints for how long the tree was frozen; `INFINIJUP_MEMORY_MIB` says how large it is.
+#[test]
+fn little_is_copied_at_the_freeze() {
+    let Some(scene) = scene() else { return };
+    let mib: usize =
+        std::env::var("INFINIJUP_MEMORY_MIB").map_or(64, |text| text.parse().expect("a number of MiB"));
+    as_somebody(&scene.user, || {
+        let words = ["python3", "-c", WRITER, &(mib << 20).to_string()].map(Into::into).to_vec();
+        let mut course = Course::begin(&scene, Commands { main: words, ..commands(0) });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while fs::metadata(scene.path("box").join("log")).is_ok_and(|log| log.len() == 0) {
+            assert!(Instant::now() < deadline, "it does not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let plain = course.plain_dump("plain");
+        let mut dumped = course.dump("ahead", Sample::Pages(64));
+        let [before, after] = [&plain, &dumped.images].map(|images| figures(images).frozen_us / 1000);
+        course.assemble(&mut dumped);
+        end(&course.launched);
+        let all = mib as u64 * 256;
+        println!(
+            "{mib} MiB: frozen for {before} ms, copied ahead {after} ms with {} pages left",
+            dumped.copied
+        );
+        assert!(dumped.left_out >= all && dumped.copied < all / 2, "{} of {all}", dumped.copied);
     });
 }
 

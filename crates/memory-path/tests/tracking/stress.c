@@ -119,8 +119,11 @@ static void move(struct state *s, int i) {
     char *to = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (to == MAP_FAILED) die("mmap");
     char *q = mremap(s->slot[i].p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-    if (q == MAP_FAILED) munmap(to, bytes);
-    else s->slot[i].p = q;
+    if (q == MAP_FAILED) {
+        /* It is several mappings, and some may have been moved. */
+        munmap(to, bytes);
+        give_back(s, i);
+    } else s->slot[i].p = q;
 }
 
 /* The second half away and back: it loses and finds its neighbour. Its place is kept, or another thread would take it. */
@@ -132,10 +135,15 @@ static void there_and_back(struct state *s, int i) {
     if (to == MAP_FAILED) die("mmap");
     if (mremap(second, half * PAGE, half * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == MAP_FAILED) {
         munmap(to, half * PAGE);
+        give_back(s, i);
         return;
     }
     fill(s, to, half);
-    if (mremap(to, half * PAGE, half * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, second) == MAP_FAILED) die("back");
+    if (mremap(to, half * PAGE, half * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, second) == MAP_FAILED) {
+        munmap(to, half * PAGE);
+        give_back(s, i);
+        return;
+    }
     fill(s, s->slot[i].p, s->slot[i].pages);
 }
 

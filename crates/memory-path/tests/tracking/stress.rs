@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memory_path::{Ahead, Process, Sample, Standing, Verdict};
+use memory_path::{Ahead, PAGE, PAGE_BYTES, PageSink, Process, Sample, Standing, Verdict};
 
 use crate::common::{Kept, as_somebody, command, compiled, somebody};
 
@@ -63,13 +64,45 @@ fn follow(pid: i32) -> Result<u64, String> {
                 return Err(format!("check {number}: {round:?}"));
             }
         }
-        let rest = Standing::with(pid, |standing| ahead.last_look(&[standing], Sample::All));
-        let settled =
-            rest.and_then(|rest| ahead.settle(rest, &mut sink)).map_err(|error| error.to_string())?;
-        match settled.verdict {
-            Verdict::Trusted { compared } => all += compared,
-            Verdict::Stale { .. } => return Err(format!("check {number}: {settled:?}")),
-        }
+        // Settled while it still stands, so that what is wrong can be looked at.
+        let settled = Standing::with(pid, |standing| {
+            let rest = ahead.last_look(&[standing], Sample::All)?;
+            let settled = ahead.settle(rest, &mut sink)?;
+            Ok(match settled.verdict {
+                Verdict::Trusted { compared } => Ok(compared),
+                Verdict::Stale { address, .. } => Err(evidence(process, address, &mut sink)),
+            })
+        });
+        all += settled
+            .map_err(|error| error.to_string())?
+            .map_err(|evidence| format!("check {number}: {evidence}"))?;
     }
     Ok(all)
+}
+
+/// What the kernel says about a page, and how it differs from its copy.
+fn evidence(process: Process, address: u64, sink: &mut Kept) -> String {
+    let read = |name: &str, at: u64, into: &mut [u8]| {
+        let file = fs::File::open(base::proc::path(process.pid, name));
+        file.and_then(|file| file.read_exact_at(into, at)).map_err(|error| error.to_string())
+    };
+    let (mut page, mut kept, mut entry) = ([0; PAGE_BYTES], [0; PAGE_BYTES], [0; 8]);
+    let found = sink.get(process.task, address, &mut kept);
+    let reading = read("mem", address, &mut page);
+    let bits = read("pagemap", address / PAGE * 8, &mut entry).map(|()| u64::from_le_bytes(entry));
+    let differ: Vec<usize> = (0..PAGE_BYTES).filter(|at| page[*at] != kept[*at]).collect();
+    let smaps = base::proc::read_text(process.pid, "smaps").unwrap_or_default().unwrap_or_default();
+    let here = |line: &str| {
+        base::proc::Mapping::parse(line.as_bytes()).is_some_and(|m| (m.start..m.end).contains(&address))
+    };
+    let lines: Vec<&str> = smaps.lines().skip_while(|line| !here(line)).take(26).collect();
+    format!(
+        "page {address:x} is stale: kept {found:?}, zeros {}, read {reading:?}, pagemap {bits:x?}, {} bytes differ ({:?}..{:?}), kept zeros {}\n{}",
+        page == [0; PAGE_BYTES],
+        differ.len(),
+        differ.first(),
+        differ.last(),
+        kept == [0; PAGE_BYTES],
+        lines.join("\n")
+    )
 }
