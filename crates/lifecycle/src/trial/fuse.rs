@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     DiesAt(usize),
     /// This request to the machine fails.
     FailsAt(usize),
+    /// The daemon is killed in the first dump, and whoever works on that does not know it.
+    Outlived,
 }
 
 impl Fault {
@@ -31,6 +33,7 @@ impl Fault {
         match how {
             "dies" => Self::DiesAt(at),
             "fails" => Self::FailsAt(at),
+            "outlived" => Self::Outlived,
             _ => Self::None,
         }
     }
@@ -42,6 +45,7 @@ impl fmt::Display for Fault {
             Self::None => out.write_str("unharmed 0"),
             Self::DiesAt(at) => write!(out, "dies {at}"),
             Self::FailsAt(at) => write!(out, "fails {at}"),
+            Self::Outlived => out.write_str("outlived 0"),
         }
     }
 }
@@ -52,6 +56,15 @@ struct Fuse {
     requests: usize,
     /// Every moment and request, by name, one on a line.
     told: File,
+}
+
+impl Fuse {
+    fn die(&mut self) {
+        writeln!(self.told, "died").unwrap();
+        let _dead = kill_process(getpid(), Signal::KILL);
+        // The lock is held, so nobody else does anything more.
+        std::thread::sleep(std::time::Duration::from_secs(60));
+    }
 }
 
 static FUSE: OnceLock<Mutex<Fuse>> = OnceLock::new();
@@ -73,10 +86,19 @@ pub(crate) fn pass(moment: &str) {
     fuse.moments += 1;
     writeln!(fuse.told, "moment {moment}").unwrap();
     if fuse.fault == Fault::DiesAt(fuse.moments) {
-        writeln!(fuse.told, "died").unwrap();
-        let _dead = kill_process(getpid(), Signal::KILL);
-        // The lock is held, so nobody else does anything more.
-        std::thread::sleep(std::time::Duration::from_secs(60));
+        fuse.die();
+    }
+}
+
+/// A dump begins, and `work` hands it to a worker that does it when the daemon is dead.
+pub(crate) fn outlive(work: impl FnOnce()) {
+    let Some(mut fuse) = fuse().filter(|fuse| fuse.fault == Fault::Outlived) else { return };
+    // It notes its worker in the journal, which is a moment.
+    fuse.fault = Fault::None;
+    drop(fuse);
+    work();
+    if let Some(mut fuse) = self::fuse() {
+        fuse.die();
     }
 }
 

@@ -118,6 +118,7 @@ impl Ground {
     pub(super) fn check(&self, kept: &[u8], allowed: &[&str]) {
         let (engine, recovery) = self.open();
         assert!(recovery.troubles.is_empty(), "{recovery:?}");
+        assert!(!self.machine.is_worked_on(), "a worker was not waited for: {recovery:?}");
         let found = self.state(&engine);
         assert!(allowed.contains(&found.as_str()), "`{found}` is none of {allowed:?}: {recovery:?}");
         self.nothing_is_left_over(&engine);

@@ -19,7 +19,7 @@ use sandbox::process::Identity;
 use sandbox::{Commands, DeviceNode, Program};
 use workspace::Places;
 
-use super::fuse::{pass, request};
+use super::fuse::{outlive, pass, request};
 use crate::error::{LifecycleError, Result};
 use crate::habitat::{Habitat, Made};
 use crate::ports::{Checkpointer, DumpWanted, RestoreWanted, Tree};
@@ -70,6 +70,17 @@ impl Machine {
         self.living().into_iter().filter_map(own).collect()
     }
 
+    fn worker(&self) -> PathBuf {
+        self.processes.with_extension("worker")
+    }
+
+    /// Whether somebody still works for a daemon that is gone.
+    pub(crate) fn is_worked_on(&self) -> bool {
+        let Ok(text) = fs::read_to_string(self.worker()) else { return false };
+        let (pid, start_time) = text.split_once(' ').unwrap();
+        Identity { pid: pid.parse().unwrap(), start_time: start_time.parse().unwrap() }.is_alive()
+    }
+
     fn file(&self, session: &str, process: Identity) -> PathBuf {
         self.processes.join(format!("{session}-{}-{}", process.pid, process.start_time))
     }
@@ -82,10 +93,7 @@ impl Machine {
 
     /// Starts a process. Its parent is gone when this returns, as with a box.
     fn spawn(&self, session: &str, number: u8) -> Identity {
-        let script = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!";
-        let made = Command::new("/bin/sh").args(["-c", script]).current_dir("/").output().unwrap();
-        let pid = String::from_utf8(made.stdout).unwrap().trim().parse().unwrap();
-        let process = Identity::of(pid).unwrap().unwrap();
+        let process = detached("exec sleep 1000");
         fs::write(self.file(session, process), [number]).unwrap();
         process
     }
@@ -108,6 +116,14 @@ impl Machine {
         let own = self.living().into_iter().find(|(_, identity, _)| *identity == process);
         own.map(|(session, _, number)| (session, number)).unwrap()
     }
+}
+
+/// Starts a process whose parent is gone when this returns.
+fn detached(script: &str) -> Identity {
+    let start = "setsid /bin/sh -c \"$0\" </dev/null >/dev/null 2>&1 & echo $!";
+    let made = Command::new("/bin/sh").args(["-c", start, script]).current_dir("/").output().unwrap();
+    let pid = String::from_utf8(made.stdout).unwrap().trim().parse().unwrap();
+    Identity::of(pid).unwrap().unwrap()
 }
 
 /// Whether a process stands still.
@@ -145,6 +161,14 @@ impl Checkpointer for FakeCriu {
 
     fn dump(&self, _: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<DumpStats> {
         request("dump")?;
+        outlive(|| {
+            // It stops the tree long after its daemon is gone.
+            let (daemon, tree) = (std::process::id(), wanted.init.pid);
+            let worker =
+                detached(&format!("while kill -0 {daemon}; do sleep 0.01; done; sleep 2; kill -STOP {tree}"));
+            fs::write(self.0.worker(), format!("{} {}", worker.pid, worker.start_time)).unwrap();
+            hooks.worker(worker.pid, worker.start_time);
+        });
         // A worker that is gone: nobody has to be waited for.
         hooks.worker(i32::MAX, 1);
         let told = |event: &Event, hooks: &mut dyn Hooks| {

@@ -4,8 +4,8 @@
 //! ([`machine`]): it needs neither root nor CRIU. A *story* ([`stories`]) is a session in some situation, one operation, and the
 //! states that may come of it. It is told once unharmed, in a process of its own that stands for the daemon, which writes down every moment
 //! that it passes ([`crate::effects`]) and every request that it makes of the machine. Then it is told again for each of these moments, with the
-//! daemon killed there, and for each request, with that one failing; a machine that hangs is a daemon that is killed while it waits, so
-//! it is among the first.
+//! daemon killed there, and for each request, with that one failing. A machine that hangs is a daemon that is killed while it waits, so
+//! it is among the first; but a dump is done by a worker that may outlive its daemon, and that is told, too.
 //!
 //! After each telling the state directory is opened as a new daemon would ([`ground`]), and looked at as a user would: which sessions there are,
 //! whether their processes live and run, with which memory and which files, whether anything is left over; and whether the session can
@@ -66,7 +66,7 @@ fn the_daemon_that_comes_after() {
     let Some((story, fault, ground)) = task() else { return };
     let allowed = match fault {
         Fault::None => story.after.to_vec(),
-        Fault::DiesAt(_) => [story.untouched, story.after, story.between].concat(),
+        Fault::DiesAt(_) | Fault::Outlived => [story.untouched, story.after, story.between].concat(),
         Fault::FailsAt(_) => [story.untouched, story.after, story.between, story.failed].concat(),
     };
     ground.check(story.kept, &allowed);
@@ -81,7 +81,7 @@ fn tell(story: &Story, fault: Fault) -> Vec<String> {
     let last = told.iter().rev().find(|line| !matches!(line.as_str(), "died" | "failed"));
     let context = format!("{}, {fault}, after {last:?}", story.name);
     assert!(has("died") || output.status.success(), "{context}: {}", text(output));
-    assert_eq!(has("died"), matches!(fault, Fault::DiesAt(_)), "{context}");
+    assert_eq!(has("died"), matches!(fault, Fault::DiesAt(_) | Fault::Outlived), "{context}");
     assert_eq!(has("failed"), matches!(fault, Fault::FailsAt(_)), "{context}");
     let looked = run("trial::the_daemon_that_comes_after", &ground, story, fault);
     assert!(looked.status.success(), "{context}: {}", text(looked));
@@ -104,6 +104,9 @@ fn try_everywhere(name: &str) {
     }
     for at in 1..=requests {
         tell(story, Fault::FailsAt(at));
+    }
+    if told.iter().any(|line| line == "request dump") {
+        tell(story, Fault::Outlived);
     }
 }
 
