@@ -1,6 +1,7 @@
 //! The ground floor: what every other crate needs in the same way, and that must not be written twice.
 //!
 //! * [`Class`]: what kind of trouble an error is.
+//! * [`IoError`]: what the operating system refused, with the verb and the path.
 //! * [`names`]: what a session, a thread, a tag or a kernelspec may be called.
 //! * [`proc`]: reading `/proc`.
 //!
@@ -8,7 +9,9 @@
 #![forbid(unsafe_code)]
 
 mod class;
+mod io_error;
 pub mod names;
 pub mod proc;
 
 pub use class::Class;
+pub use io_error::{IoError, io_error};

@@ -25,6 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::io_error;
 use cas_core::crypto::KdfCost;
 use cas_core::fsio::{LocalDisk, replace};
 use cas_core::layout::{Format, Layout};
@@ -38,7 +39,7 @@ use manifest::stored::ManifestReferences;
 use sandbox::bounded;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{HistoryError, Result, io_error};
+use crate::error::{HistoryError, Result};
 use crate::key::StoreKey;
 use crate::seal::{Sealer, sync_directory};
 
@@ -252,7 +253,7 @@ fn rename_seals(state: &Path, notes: &Notes) -> Result<()> {
 /// Durable when it returns: from here on everything is finished, not undone.
 fn note(state: &Path, notes: &Notes) -> Result<()> {
     let path = notes_path(state);
-    let bytes = serde_json::to_vec_pretty(notes).map_err(|error| io_error("write", &path)(error.into()))?;
+    let bytes = serde_json::to_vec_pretty(notes).map_err(io_error("write", &path))?;
     Ok(replace(&LocalDisk, &path, &bytes)?)
 }
 
@@ -270,7 +271,7 @@ fn noted(state: &Path) -> Result<Option<Notes>> {
 fn remove_if_there(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(io_error("remove", path)),
+        other => Ok(other.map_err(io_error("remove", path))?),
     }
 }
 

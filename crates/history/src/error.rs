@@ -1,8 +1,8 @@
 //! What goes wrong here. Who keeps sessions gives these the codes of its own errors.
 
-use std::io;
 use std::path::PathBuf;
 
+use base::IoError;
 use cas_core::StoreError;
 use image_store::ImageError;
 use manifest::history::RevisionError;
@@ -13,15 +13,8 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum HistoryError {
     /// The operating system refused.
-    #[error("cannot {action} `{}`", path.display())]
-    Io {
-        /// A verb: "open", "create" …
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -169,13 +162,4 @@ pub(crate) fn not_found(text: &str, error: RevisionError) -> HistoryError {
         RevisionError::Ambiguous { .. } => HistoryError::Ambiguous { detail: error.to_string() },
         _ => HistoryError::NoSuchSnapshot { which: text.to_owned() },
     }
-}
-
-/// For `map_err`: what was done, to what.
-pub(crate) fn io_error(
-    action: &'static str,
-    path: impl Into<PathBuf>,
-) -> impl FnOnce(io::Error) -> HistoryError {
-    let path = path.into();
-    move |source| HistoryError::Io { action, path, source }
 }

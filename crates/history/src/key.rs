@@ -5,11 +5,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use base::io_error;
 use cas_core::crypto::{MIN_KEY_FILE_LEN, Unlock};
 use sandbox::bounded;
 use zeroize::Zeroizing;
 
-use crate::error::{HistoryError, Result, io_error};
+use crate::error::{HistoryError, Result};
 
 /// A longer file is not what was meant.
 const LONGEST: usize = 1 << 20;

@@ -12,7 +12,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::error::{HistoryError, Result, io_error};
+use base::io_error;
+
+use crate::error::{HistoryError, Result};
 
 const KEY_FILE: &str = "seal.key";
 const KEY_LEN: usize = 32;
@@ -78,7 +80,9 @@ impl Sealer {
     pub fn remove(&self, commit: &str) -> Result<()> {
         let Some(path) = self.path(commit) else { return Ok(()) };
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_error("remove", path)(error).into())
+            }
             _ => Ok(()),
         }
     }
@@ -111,7 +115,7 @@ fn read_key(path: &Path) -> Result<Option<[u8; KEY_LEN]>> {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             Err(damaged(path, "it is not 32 bytes long; without it no earlier snapshot counts as made here"))
         }
-        other => other.map_err(io_error("read", path)),
+        other => Ok(other.map_err(io_error("read", path))?),
     }
 }
 
@@ -158,11 +162,11 @@ fn write_new(path: &Path, content: &[u8], replace: bool) -> Result<()> {
         // after a rename there is nothing left to take away
         let _absent_is_fine = fs::remove_file(&temporary);
     }
-    written.map_err(io_error("write", path))
+    Ok(written.map_err(io_error("write", path))?)
 }
 
 pub(crate) fn sync_directory(path: &Path) -> Result<()> {
-    File::open(path).and_then(|directory| directory.sync_all()).map_err(io_error("sync", path))
+    Ok(File::open(path).and_then(|directory| directory.sync_all()).map_err(io_error("sync", path))?)
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! What goes wrong here. Who snapshots and restores gives these the codes of its own errors.
 
-use std::io;
-use std::path::PathBuf;
-
+use base::IoError;
 use cas_core::StoreError;
 use checkpoint_criu::CriuError;
 use manifest::{ManifestError, ReadError};
@@ -12,15 +10,8 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ImageError {
     /// The operating system refused.
-    #[error("cannot {action} `{}`", path.display())]
-    Io {
-        /// A verb: "open", "create" …
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// The images do not make a whole: a part is missing, or two parts contradict each other.
     #[error("the images of {commit} are not whole: {detail}")]
     NotWhole {
@@ -50,13 +41,4 @@ impl From<ReadError<StoreError>> for ImageError {
             ReadError::Object { source, .. } => source.into(),
         }
     }
-}
-
-/// For `map_err`: what was done, to what.
-pub(crate) fn io_error(
-    action: &'static str,
-    path: impl Into<PathBuf>,
-) -> impl FnOnce(io::Error) -> ImageError {
-    let path = path.into();
-    move |source| ImageError::Io { action, path, source }
 }

@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
+use base::io_error;
 use cas_core::WriteTransaction;
 use cas_core::memory::{MapRoot, PAGE, PageSource};
 use cas_core::progress::Progress;
@@ -19,7 +20,7 @@ use checkpoint_criu::images::Images;
 use manifest::Snapshot;
 use manifest::snapshot::{AddressSpace, CriuSection, MemorySection};
 
-use crate::error::{ImageError, Result, io_error};
+use crate::error::{ImageError, Result};
 use crate::pages::{Odd, PagesFile, PagesLayout, pagemaps, pages_image};
 
 /// A snapshot's sections that come from CRIU's images.

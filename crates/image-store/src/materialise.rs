@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use base::io_error;
 use cas_core::Store;
 use cas_core::memory::MapRoot;
 use cas_core::progress::Progress;
@@ -16,7 +17,7 @@ use checkpoint_criu::images::Images;
 use manifest::snapshot::{CriuSection, MemorySection};
 use manifest::{FileName, Snapshot};
 
-use crate::error::{ImageError, Result, io_error};
+use crate::error::{ImageError, Result};
 use crate::pages::{PagesFile, PagesLayout, pagemaps, pages_image};
 
 /// Writes the images of `snapshot` to `dir`, which must be empty. `commit` is for errors. How much is compared on the way is the
@@ -80,5 +81,5 @@ fn lay_out_blobs(
 
 fn create(path: &Path) -> Result<File> {
     let mut options = File::options();
-    options.write(true).create_new(true).mode(0o600).open(path).map_err(io_error("create", path))
+    Ok(options.write(true).create_new(true).mode(0o600).open(path).map_err(io_error("create", path))?)
 }

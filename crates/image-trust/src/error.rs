@@ -1,8 +1,6 @@
 //! What goes wrong here. Who restores gives these the codes and the words of its own errors.
 
-use std::io;
-use std::path::PathBuf;
-
+use base::IoError;
 use sandbox::SandboxError;
 use thiserror::Error;
 
@@ -18,15 +16,8 @@ pub enum TrustError {
         findings: Vec<String>,
     },
     /// The operating system refused.
-    #[error("cannot {action} `{}`", path.display())]
-    Io {
-        /// A verb: "read", "examine".
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// A process could not be looked at or ended.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
@@ -34,12 +25,3 @@ pub enum TrustError {
 
 /// The usual result here.
 pub type Result<T, E = TrustError> = std::result::Result<T, E>;
-
-/// For `map_err`: what was done, to what.
-pub(crate) fn io_error(
-    action: &'static str,
-    path: impl Into<PathBuf>,
-) -> impl FnOnce(io::Error) -> TrustError {
-    let path = path.into();
-    move |source| TrustError::Io { action, path, source }
-}

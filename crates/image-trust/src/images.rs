@@ -9,7 +9,9 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use crate::error::{Result, io_error};
+use base::io_error;
+
+use crate::error::Result;
 use crate::schema;
 use crate::wire::{Message, Schema};
 

@@ -14,7 +14,7 @@ impl From<TrustError> for LifecycleError {
     fn from(error: TrustError) -> Self {
         match error {
             TrustError::Refused { uid, findings } => Self::Untrusted { uid, findings },
-            TrustError::Io { action, path, source } => Self::Io { action, path, source },
+            TrustError::Io(error) => error.into(),
             TrustError::Sandbox(error) => error.into(),
         }
     }
@@ -37,7 +37,7 @@ impl From<GpuPlanError> for LifecycleError {
 impl From<HistoryError> for LifecycleError {
     fn from(error: HistoryError) -> Self {
         match error {
-            HistoryError::Io { action, path, source } => Self::Io { action, path, source },
+            HistoryError::Io(error) => error.into(),
             HistoryError::Store(error) => error.into(),
             HistoryError::Manifest(error) => error.into(),
             HistoryError::Images(error) => error.into(),
@@ -62,7 +62,7 @@ impl From<HistoryError> for LifecycleError {
 impl From<ImageError> for LifecycleError {
     fn from(error: ImageError) -> Self {
         match error {
-            ImageError::Io { action, path, source } => Self::Io { action, path, source },
+            ImageError::Io(error) => error.into(),
             ImageError::NotWhole { commit, detail } => Self::BadSnapshot { commit, detail },
             ImageError::Store(error) => error.into(),
             ImageError::Manifest(error) => error.into(),
@@ -84,7 +84,7 @@ impl From<PreflightError> for LifecycleError {
 impl From<StagingError> for LifecycleError {
     fn from(error: StagingError) -> Self {
         match error {
-            StagingError::Io { action, path, source } => Self::Io { action, path, source },
+            StagingError::Io(error) => error.into(),
             StagingError::NoRoom { path, needed, available } => Self::NoRoom { path, needed, available },
             StagingError::Random(error) => error.into(),
         }
@@ -94,7 +94,7 @@ impl From<StagingError> for LifecycleError {
 impl From<WorkspaceError> for LifecycleError {
     fn from(error: WorkspaceError) -> Self {
         match error {
-            WorkspaceError::Io { action, path, source } => Self::Io { action, path, source },
+            WorkspaceError::Io(error) => error.into(),
             WorkspaceError::Changed { paths } => Self::FilesChanged { paths },
             WorkspaceError::Store(error) => error.into(),
             WorkspaceError::Manifest(error) => error.into(),

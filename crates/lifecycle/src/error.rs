@@ -3,9 +3,9 @@
 //! The rules of `cas_core::error` hold here too. An error of an engine keeps the engine's own code, because that is what its
 //! page is about; the variants of this crate are for what only the whole can know.
 
-use std::io;
 use std::path::PathBuf;
 
+use base::IoError;
 use cas_core::StoreError;
 use checkpoint_criu::CriuError;
 use checkpoint_cuda::CudaError;
@@ -17,6 +17,7 @@ use sandbox::SandboxError;
 use workspace::some_of;
 
 pub use base::Class;
+pub(crate) use base::io_error;
 
 /// The result of most calls here.
 pub type Result<T, E = LifecycleError> = std::result::Result<T, E>;
@@ -26,15 +27,8 @@ pub type Result<T, E = LifecycleError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum LifecycleError {
     /// The operating system refused.
-    #[error("cannot {action} `{}`", path.display())]
-    Io {
-        /// A verb: "write", "mount" …
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -327,15 +321,6 @@ fn tell_pids(pids: &[i32]) -> String {
     }
 }
 
-/// For `map_err`: the operating system refused to do `action` on `path`.
-pub(crate) fn io_error<E: Into<io::Error>>(
-    action: &'static str,
-    path: impl Into<PathBuf>,
-) -> impl FnOnce(E) -> LifecycleError {
-    let path = path.into();
-    move |source| LifecycleError::Io { action, path, source: source.into() }
-}
-
 impl LifecycleError {
     /// Stable; a page in `docs/errors/`.
     pub fn code(&self) -> &'static str {
@@ -347,7 +332,7 @@ impl LifecycleError {
             Self::Jupyter(error) => error.code(),
             Self::Cuda(error) => error.code(),
             Self::Detect(error) => error.code(),
-            Self::Io { .. } => "IJ-L001",
+            Self::Io(_) => "IJ-L001",
             Self::NoSuchSession { .. } => "IJ-L010",
             Self::AmbiguousSession { .. } => "IJ-L011",
             Self::WrongState { .. } => "IJ-L012",
@@ -423,7 +408,7 @@ impl LifecycleError {
             | Self::SuspendedByGpu { .. }
             | Self::GpuStuck { .. }
             | Self::NoGpuProgram { .. }
-            | Self::Io { .. }
+            | Self::Io(_)
             | Self::NoRoom { .. }
             | Self::OverBudget { .. }
             | Self::Quiesce { .. } => Class::Environment,

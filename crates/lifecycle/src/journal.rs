@@ -155,12 +155,13 @@ impl Journal {
                 fs::remove_file(&path).map_err(io_error("remove", &path))?;
                 continue;
             };
-            let line: Result<Line> = fs::read(&path).map_err(io_error("read", &path)).and_then(|bytes| {
-                serde_json::from_slice(&bytes).map_err(|error| LifecycleError::DamagedRecord {
-                    path: path.clone(),
-                    detail: error.to_string(),
-                })
-            });
+            let line: Result<Line> =
+                fs::read(&path).map_err(|error| io_error("read", &path)(error).into()).and_then(|bytes| {
+                    serde_json::from_slice(&bytes).map_err(|error| LifecycleError::DamagedRecord {
+                        path: path.clone(),
+                        detail: error.to_string(),
+                    })
+                });
             let known = line.as_ref().ok().cloned();
             let entry = Entry::new(
                 path,

@@ -29,5 +29,7 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     std::io::Write::write_all(&mut file, &bytes).map_err(io_error("write", &new))?;
     file.sync_all().map_err(io_error("sync", &new))?;
     fs::rename(&new, path).map_err(io_error("rename", &new))?;
-    fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("sync", directory))
+    Ok(fs::File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(io_error("sync", directory))?)
 }

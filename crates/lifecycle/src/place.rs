@@ -108,11 +108,12 @@ pub(crate) fn outside_directory(workspace: &Path) -> PathBuf {
 /// A directory that nobody else can enter, made if it is not there.
 pub(crate) fn make(path: &Path) -> Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io_error("create", path))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(io_error("set the mode of", path))
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+        .map_err(io_error("set the mode of", path))?)
 }
 
 /// A new directory that belongs to a user, closed to others. It must not be there yet.
 pub(crate) fn make_for(path: &Path, uid: u32, gid: u32) -> Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path).map_err(io_error("create", path))?;
-    chown(path, Some(uid), Some(gid)).map_err(io_error("change the owner of", path))
+    Ok(chown(path, Some(uid), Some(gid)).map_err(io_error("change the owner of", path))?)
 }

@@ -127,7 +127,7 @@ pub(crate) fn write_for(path: &Path, user: &User, content: &[u8]) -> Result<()> 
         .open(path)
         .map_err(io_error("create", path))?;
     file.write_all(content).map_err(io_error("write", path))?;
-    chown(path, Some(user.uid), Some(user.gid)).map_err(io_error("change the owner of", path))
+    Ok(chown(path, Some(user.uid), Some(user.gid)).map_err(io_error("change the owner of", path))?)
 }
 
 /// Replaces a file in a directory of root's, for a user, in one piece.
@@ -136,7 +136,7 @@ pub(crate) fn replace_for(path: &Path, user: &User, content: &[u8]) -> Result<()
     // Left by somebody who was cut short.
     let _nothing = fs::remove_file(&new);
     write_for(&new, user, content)?;
-    fs::rename(&new, path).map_err(io_error("rename", &new))
+    Ok(fs::rename(&new, path).map_err(io_error("rename", &new))?)
 }
 
 /// Replaces a file in a directory that the user may write to, with the user's rights.
@@ -150,5 +150,5 @@ pub(crate) fn replace_as(path: &Path, content: &[u8]) -> Result<()> {
         file.write_all(content)?;
         fs::rename(&new, path)
     };
-    replace().map_err(io_error("replace", path))
+    Ok(replace().map_err(io_error("replace", path))?)
 }

@@ -37,7 +37,7 @@ fn write_once(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     file.write_all(content).map_err(io_error("write", &new))?;
     file.set_permissions(fs::Permissions::from_mode(mode)).map_err(io_error("set the mode of", &new))?;
     file.sync_all().map_err(io_error("sync", &new))?;
-    fs::rename(&new, path).map_err(io_error("rename", &new))
+    Ok(fs::rename(&new, path).map_err(io_error("rename", &new))?)
 }
 
 #[cfg(test)]

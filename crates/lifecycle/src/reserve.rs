@@ -97,10 +97,10 @@ mod tests {
     #[test]
     fn what_a_full_disk_says_is_understood_however_deep() {
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
-            assert!(is_full(&io_error("write", "/x")(io::Error::from(kind))));
+            assert!(is_full(&io_error("write", "/x")(kind).into()));
             let deep = cas_core::StoreError::io("write", "/x")(kind.into());
             assert!(is_full(&LifecycleError::from(deep)));
         }
-        assert!(!is_full(&io_error("write", "/x")(io::Error::from(io::ErrorKind::PermissionDenied))));
+        assert!(!is_full(&io_error("write", "/x")(io::ErrorKind::PermissionDenied).into()));
     }
 }

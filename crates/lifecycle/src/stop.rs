@@ -165,6 +165,6 @@ pub(crate) fn remove_directory(path: &Path) -> Result<()> {
 pub(crate) fn remove_if_there(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(io_error("remove", path)),
+        other => Ok(other.map_err(io_error("remove", path))?),
     }
 }

@@ -36,11 +36,11 @@ impl Watcher {
         let Some(ends) = self.ends.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok(());
         };
-        thread::Builder::new()
+        Ok(thread::Builder::new()
             .name("watcher".to_owned())
             .spawn(move || while ends.recv().is_ok_and(|ended| tell(ended.identity)) {})
             .map(drop)
-            .map_err(io_error("start a thread for", "the watcher"))
+            .map_err(io_error("start a thread for", "the watcher"))?)
     }
 
     /// Tells when this process ends. One that has ended already is told at once.

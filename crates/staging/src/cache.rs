@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use base::io_error;
 use cas_core::ObjectId;
 
 use super::room::Medium;
-use crate::error::{Result, io_error};
+use crate::error::Result;
 
 /// The file that says of which boot the cache is.
 const BOOT: &str = ".boot";
@@ -73,7 +74,10 @@ impl Cache {
             }
         }
         // Last: until it is written, all of this is done again.
-        if ours { Ok(()) } else { fs::write(&mark, boot).map_err(io_error("write", mark)) }
+        if !ours {
+            fs::write(&mark, boot).map_err(io_error("write", mark))?;
+        }
+        Ok(())
     }
 
     /// Puts the images in `from` into `directory`, under the name `key`. `false` if they cannot be kept; they are where

@@ -1,8 +1,8 @@
 //! What goes wrong here. Who snapshots and restores gives these the codes of its own errors.
 
-use std::io;
 use std::path::PathBuf;
 
+use base::IoError;
 use cas_core::StoreError;
 use thiserror::Error;
 
@@ -10,15 +10,8 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum StagingError {
     /// The operating system refused.
-    #[error("cannot {action} `{}`", path.display())]
-    Io {
-        /// A verb: "open", "create" …
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// They fit neither on the disk nor into memory.
     #[error("not enough room in `{}`: {needed} bytes are needed, {available} are free", path.display())]
     NoRoom {
@@ -36,12 +29,3 @@ pub enum StagingError {
 
 /// The usual result here.
 pub type Result<T, E = StagingError> = std::result::Result<T, E>;
-
-/// For `map_err`: what was done, to what.
-pub(crate) fn io_error<E: Into<io::Error>>(
-    action: &'static str,
-    path: impl Into<PathBuf>,
-) -> impl FnOnce(E) -> StagingError {
-    let path = path.into();
-    move |source| StagingError::Io { action, path, source: source.into() }
-}

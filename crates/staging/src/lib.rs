@@ -29,9 +29,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base::io_error;
 use cache::{Cache, remove};
 use cas_core::fsio::random_name;
-use error::io_error;
 pub use error::{Result, StagingError};
 pub use room::disk_free;
 use room::{Medium, Memory, Room};
@@ -232,10 +232,11 @@ impl Shared {
                     && found.mode() & 0o077 == 0;
                 ours.then_some(true).ok_or_else(|| {
                     io_error("use", &self.memory)(io::Error::other("it is not ours, or open to others"))
+                        .into()
                 })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(io_error("look at", &self.memory)(error)),
+            Err(error) => Err(io_error("look at", &self.memory)(error).into()),
         }
     }
 

@@ -9,7 +9,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::error::{Result, io_error};
+use base::io_error;
+
+use crate::error::Result;
 
 /// Memory that is left alone: an eighth, but no less and no more than this.
 const MEMORY_CUSHION: (u64, u64) = (256 << 20, 4 << 30);

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base::io_error;
 use cas_core::Store;
 use manifest::tree::Time;
 use manifest::{Entry, Node};
@@ -33,7 +34,7 @@ use super::plan::{Action, SQLITE, Step, is_sqlite};
 use super::put_back::{PutBackDone, Writer};
 use super::walk::{Seen, walk};
 use super::{Places, Spot};
-use crate::error::{Result, WorkspaceError, io_error};
+use crate::error::Result;
 
 /// Of a btrfs, and the inode number of a subvolume's root.
 const BTRFS_MAGIC: u64 = 0x9123_683e;
@@ -86,8 +87,7 @@ impl BranchFiles<'_> {
     pub fn make(&self) -> Result<BranchFilesMade> {
         for directory in [self.workspace, self.outside] {
             if fs::symlink_metadata(directory).is_ok() {
-                let source = io::ErrorKind::AlreadyExists.into();
-                return Err(WorkspaceError::Io { action: "create", path: directory.to_owned(), source });
+                return Err(io_error("create", directory)(io::ErrorKind::AlreadyExists).into());
             }
         }
         let outcome = self.try_make();
@@ -361,7 +361,7 @@ fn run_btrfs(words: &[&std::ffi::OsStr]) -> Result<bool> {
     match status {
         Ok(status) => Ok(status.success()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(WorkspaceError::Io { action: "run", path: "btrfs".into(), source }),
+        Err(error) => Err(io_error("run", "btrfs")(error).into()),
     }
 }
 
@@ -373,7 +373,9 @@ pub fn remove(directory: &Path) -> Result<()> {
         return Ok(());
     }
     match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", directory)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error("remove", directory)(error).into())
+        }
         _ => Ok(()),
     }
 }

@@ -19,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base::io_error;
 use cas_core::progress::Progress;
 use cas_core::{ObjectId, WriteTransaction};
 use manifest::snapshot::{NotCaptured, OutsideSection, WorkspacePolicy, WorkspaceSection};
@@ -35,7 +36,7 @@ use super::patterns::Patterns;
 use super::stage::{Stage, Staged};
 use super::walk::walk;
 use super::{Base, Places, Spot};
-use crate::error::{Result, io_error};
+use crate::error::Result;
 use crate::policy::FilePolicy;
 
 /// Files open for reading up to this size are captured, if they are in the workspace.

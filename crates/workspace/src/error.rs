@@ -1,8 +1,8 @@
 //! What goes wrong here. Who captures and puts back gives these the codes of its own errors.
 
-use std::io;
 use std::path::PathBuf;
 
+use base::IoError;
 use cas_core::StoreError;
 use manifest::ManifestError;
 use sandbox::SandboxError;
@@ -12,15 +12,8 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum WorkspaceError {
     /// The operating system refused.
-    #[error("cannot {action} `{}`", path.display())]
-    Io {
-        /// A verb: "open", "create" …
-        action: &'static str,
-        /// What it was done to.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// Somebody else has changed files that would be overwritten.
     #[error("{} files were changed by others", paths.len())]
     Changed {
@@ -40,12 +33,3 @@ pub enum WorkspaceError {
 
 /// The usual result here.
 pub type Result<T, E = WorkspaceError> = std::result::Result<T, E>;
-
-/// For `map_err`: what was done, to what.
-pub(crate) fn io_error<E: Into<io::Error>>(
-    action: &'static str,
-    path: impl Into<PathBuf>,
-) -> impl FnOnce(E) -> WorkspaceError {
-    let path = path.into();
-    move |source| WorkspaceError::Io { action, path, source: source.into() }
-}

@@ -13,12 +13,13 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use base::io_error;
 use base::proc::{self, Mapping};
 use rustix::fs::OFlags;
 
 use super::Places;
 use super::access::{Facts, facts_of_magic};
-use crate::error::{Result, io_error};
+use crate::error::Result;
 
 /// What the kernel adds to the name of something that was deleted.
 const DELETED: &[u8] = b" (deleted)";

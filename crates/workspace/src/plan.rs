@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use base::io_error;
 use cas_core::Store;
 use manifest::{BlobRef, Entry, Node};
 use rustix::fs::OFlags;
@@ -17,7 +18,7 @@ use super::patterns::Patterns;
 use super::put_back::PutBack;
 use super::walk::walk;
 use super::{Base, Spot};
-use crate::error::{Result, io_error};
+use crate::error::Result;
 use crate::policy::FilePolicy;
 
 /// How many files are open at a time.

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use base::io_error;
 use cas_core::Store;
 use manifest::tree::Time;
 use manifest::{BlobRef, Entry, Node};
@@ -26,7 +27,7 @@ use super::listing::{Listing, content};
 use super::open_files::OpenFile;
 use super::plan::{Action, BATCH, Step};
 use super::{Places, Spot};
-use crate::error::{Result, WorkspaceError, io_error};
+use crate::error::{Result, WorkspaceError};
 use crate::policy::FilePolicy;
 
 const BLOCK: usize = 4096;

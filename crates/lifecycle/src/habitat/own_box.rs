@@ -99,7 +99,7 @@ impl OwnBox {
             }
         }
         let path = self.place.log(&record.id);
-        lengthen(&path, wanted.unwrap_or(0)).map_err(io_error("lengthen", &path))
+        Ok(lengthen(&path, wanted.unwrap_or(0)).map_err(io_error("lengthen", &path))?)
     }
 
     /// Fills the file systems in memory of a new box from `images`.
@@ -156,7 +156,7 @@ impl Habitat for OwnBox {
         // Staged like CRIU's own images, which nobody waits for to reach the disk.
         let path = images.join(CLOCKS_FILE);
         let clocks = json(&path, &sandbox::clocks_of(holder)?)?;
-        fs::write(&path, clocks).map_err(io_error("write", &path))
+        Ok(fs::write(&path, clocks).map_err(io_error("write", &path))?)
     }
 
     fn places(&self, record: &Record) -> Places {
