@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use super::fingerprints::Prints;
 use super::fragmentation;
 use super::map::{LeafMap, Page, PagesRef};
-use super::scan::{ChangedLeaf, LeafInput, LeafOutput, scan};
+use super::scan::{ChangedLeaf, LeafInput, LeafOutput, Runs, scan};
 use super::source::{PageSource, Region};
 use super::tree::{AddressMap, LoadedLeaf, MapRoot};
 use super::{LEAF_PAGES, LEAF_SPAN, PAGE, SCATTERED_PAGES};
@@ -44,8 +44,11 @@ impl WriteTransaction {
     ) -> Result<(MapRoot, IngestStats)> {
         let regions = source.regions();
         check_regions(&regions)?;
+        let written = source.written();
+        check_regions(written.as_deref().unwrap_or_default())?;
         progress.begin(Task::IngestMemory, Some(regions.iter().map(|region| region.len).sum()));
-        let result = Ingest::new(self, parent).and_then(|ingest| ingest.run(source, &regions, progress));
+        let result = Ingest::new(self, parent)
+            .and_then(|ingest| ingest.run(source, &regions, written.as_deref(), progress));
         progress.end(Task::IngestMemory);
         result
     }
@@ -101,8 +104,10 @@ impl<'a> Ingest<'a> {
         mut self,
         source: &Arc<dyn PageSource>,
         regions: &[Region],
+        written: Option<&[Region]>,
         progress: &dyn Progress,
     ) -> Result<(MapRoot, IngestStats)> {
+        let mut written: Option<BTreeMap<u64, Runs>> = written.map(|regions| leaves_of(regions).collect());
         let (reply, replies) = unbounded();
         let mut inbox = Inbox { replies, waiting: BTreeMap::new(), next: 0, sent: 0 };
         // Results are taken in address order, so that the same memory always gives the same objects. As many leaves are
@@ -112,6 +117,7 @@ impl<'a> Ingest<'a> {
             let input = LeafInput {
                 number,
                 runs,
+                written: written.as_mut().map(|leaves| leaves.remove(&number).unwrap_or_default()),
                 parent: self.parent.leaves.get(&number).map(|leaf| leaf.map.clone()),
                 prints: self.parent_prints.as_mut().and_then(|prints| prints.leaves.remove(&number)),
             };
@@ -148,7 +154,9 @@ impl<'a> Ingest<'a> {
         self.stats.new += counts.new;
         self.stats.parent_unreadable += counts.unreadable;
         progress.advance(Task::IngestMemory, counts.present * PAGE as u64);
-        self.prints.leaves.insert(output.number, output.prints);
+        if let Some(prints) = output.prints {
+            self.prints.leaves.insert(output.number, prints);
+        }
         let leaf = match output.changed {
             None => self.parent.leaves.get(&output.number).cloned(),
             Some(ChangedLeaf { pages, scattered, bytes }) => {
@@ -269,7 +277,7 @@ impl Inbox {
 }
 
 /// Cuts regions into leaves: leaf number, and runs of pages within it.
-fn leaves_of(regions: &[Region]) -> impl Iterator<Item = (u64, Vec<(usize, usize)>)> {
+fn leaves_of(regions: &[Region]) -> impl Iterator<Item = (u64, Runs)> {
     let mut pieces = regions
         .iter()
         .flat_map(|region| {

@@ -14,7 +14,8 @@
 //!
 //! # Finding what changed
 //!
-//! Unless the caller knows (that is for the layers above), each group of four pages is hashed and compared with its
+//! A source that knows which pages were written since the parent says so ([`PageSource::written`]), and the others are taken
+//! from the parent unseen. Of all that is looked at, each group of four pages is hashed and compared with its
 //! *fingerprint* from the parent. Fingerprints are 16 bytes per 16 KiB and are kept in `cache/`, outside of the
 //! snapshot: they would otherwise be rewritten with every scattered change and cost more than the changes. Where a
 //! fingerprint differs, the parent's pages are read and compared byte by byte, so that exactly the changed pages are
@@ -73,3 +74,5 @@ pub const SCATTERED_PAGES: usize = 64;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod written_tests;
