@@ -1,6 +1,6 @@
 //! The CRIU program: where it is, what it can do, and the two things that are asked of it.
 
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,10 +9,12 @@ use crate::call::Call;
 use crate::error::{Action, CriuError, Result, TreeState};
 use crate::evidence::Evidence;
 use crate::find::{OLDEST, OLDEST_SHOWN, Places};
-use crate::hooks::Hooks;
+use crate::hooks::{Event, Hooks};
 use crate::images::{DumpStats, read_stats};
-use crate::options::{DumpOptions, Habitat, Leave, MemoryPath, RestoreOptions, Runner};
+use crate::memory_path::{ComingBack, Leaving, LeftOut, WayBack, WayOut};
+use crate::options::{DumpOptions, Habitat, Leave, RestoreOptions, Runner};
 use crate::process;
+use crate::release::release;
 use crate::wire::{self, Request};
 use crate::worker::{Heard, Launch, Worker, describe};
 
@@ -32,17 +34,21 @@ struct Inner {
 pub type Version = (i32, i32, i32);
 
 /// A dump that succeeded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Dumped {
     /// What it took.
     pub stats: DumpStats,
+    /// The pages that are not in the images.
+    pub left_out: Option<Arc<dyn LeftOut>>,
 }
 
 /// A restore that succeeded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct Restored {
     /// The root of the tree, as CRIU numbers it. It is a child of the nearest subreaper above CRIU, or of init.
     pub pid: i32,
+    /// Memory that is still missing. The tree stands still until it has that.
+    pub unfilled: Option<Unfilled>,
 }
 
 /// A deleted file that is still open goes into the image up to this size.
@@ -132,12 +138,20 @@ impl Criu {
     /// Dumps a tree. On an error the tree runs on, whatever [`DumpOptions::leave`] says, unless [`CriuError::tree`] says otherwise;
     /// the images that were written so far are of no use.
     pub fn dump(&self, options: &DumpOptions, hooks: &mut dyn Hooks) -> Result<Dumped> {
-        match options.memory {
-            MemoryPath::Images => {}
-        }
         let Some(tree) = process::look(options.tree) else {
             return Err(CriuError::Invalid { what: format!("there is no process {}", options.tree) });
         };
+        let leaving = Leaving { tree: options.tree, images: &options.images };
+        let mut way = options
+            .memory
+            .leave(&leaving)
+            .map_err(|reason| refused(Action::Dump, TreeState::Untouched, reason))?;
+        let parent = way.parent();
+        if parent.is_some() && options.leave == Leave::Ended {
+            // The pages that are left out have to be answered for after the dump, and then there would be no way back.
+            let what = "a dump that ends its tree needs all pages in its images".to_owned();
+            return Err(CriuError::Invalid { what });
+        }
         let wanted = wire::Options {
             pid: Some(match &options.habitat {
                 Habitat::Host => options.tree,
@@ -163,6 +177,8 @@ impl Criu {
                 .iter()
                 .map(|path| path.as_os_str().as_bytes().to_vec())
                 .collect(),
+            track_mem: parent.is_some().then_some(true),
+            parent_img: parent.map(|path| path.into_os_string().into_vec()),
             ..wire::Options::default()
         };
         let stats = options.log_dir.join("stats-dump");
@@ -182,14 +198,24 @@ impl Criu {
             tree: Some(tree),
             habitat: &options.habitat,
         };
-        call.run(wanted, hooks)?;
+        call.run(wanted, &mut WithMemory { hooks, way: way.as_mut() })?;
+        let left_out = way.thawed(&options.images).map_err(|reason| {
+            let state = match release(options.tree) {
+                Ok(()) => TreeState::Running,
+                Err(_) => TreeState::Unknown,
+            };
+            refused(Action::Dump, state, reason)
+        })?;
         // The dump is good, whatever became of its figures.
-        Ok(Dumped { stats: read_stats(&stats).unwrap_or_default() })
+        Ok(Dumped { stats: read_stats(&stats).unwrap_or_default(), left_out })
     }
 
     /// Restores a tree. On an error nothing of it is left, unless [`CriuError::tree`] says otherwise.
     pub fn restore(&self, options: &RestoreOptions, hooks: &mut dyn Hooks) -> Result<Restored> {
+        let back = options.memory.come_back(&ComingBack { images: &options.images });
+        let way = back.map_err(|reason| refused(Action::Restore, TreeState::Untouched, reason))?;
         let wanted = wire::Options {
+            leave_stopped: way.has_more().then_some(true),
             ext_unix_sk: options.unix_sockets.then_some(true),
             shell_job: options.shell_job.then_some(true),
             file_locks: Some(options.file_locks),
@@ -214,7 +240,10 @@ impl Criu {
         };
         let response = call.run(wanted, hooks)?;
         match response.restore {
-            Some(answer) if answer.pid > 0 => Ok(Restored { pid: answer.pid }),
+            Some(answer) if answer.pid > 0 => {
+                let unfilled = way.has_more().then(|| Unfilled { way });
+                Ok(Restored { pid: answer.pid, unfilled })
+            }
             _ => Err(CriuError::Protocol {
                 action: Action::Restore,
                 detail: "did not tell the pid of what it restored".to_owned(),
@@ -223,6 +252,48 @@ impl Criu {
             }),
         }
     }
+}
+
+/// A restored tree that stands still because memory is missing.
+#[must_use = "the tree stands still until it is filled"]
+pub struct Unfilled {
+    way: Box<dyn WayBack>,
+}
+
+impl Unfilled {
+    /// Fills the memory of the tree below `root`, as we see it, and lets the tree go. On an error it still stands, and is of no use.
+    pub fn fill(self, root: i32) -> Result<()> {
+        self.way.fill(root).map_err(|reason| refused(Action::Restore, TreeState::Unknown, reason))?;
+        release(root)
+    }
+}
+
+impl std::fmt::Debug for Unfilled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unfilled").finish_non_exhaustive()
+    }
+}
+
+/// The caller's hooks, and the memory's after them.
+struct WithMemory<'a> {
+    hooks: &'a mut dyn Hooks,
+    way: &'a mut dyn WayOut,
+}
+
+impl Hooks for WithMemory<'_> {
+    fn worker(&mut self, pid: i32, start_time: u64) {
+        self.hooks.worker(pid, start_time);
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        self.hooks.event(event)?;
+        if *event == Event::PostDump { self.way.frozen() } else { Ok(()) }
+    }
+}
+
+/// A memory path said no.
+fn refused(action: Action, tree: TreeState, reason: String) -> CriuError {
+    CriuError::Hook { action, event: "memory".to_owned(), reason, tree }
 }
 
 #[cfg(test)]

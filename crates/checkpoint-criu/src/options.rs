@@ -2,7 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::memory_path::{MemoryPath, Plain};
 
 /// Where CRIU runs, seen from the tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -38,18 +41,6 @@ pub enum Leave {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Runner(pub Vec<OsString>);
 
-/// How the memory of a tree reaches its images.
-///
-/// The seam for copy-ahead: today CRIU writes every page while the tree is frozen. A way that copies most of the memory before the
-/// freeze becomes a second variant; nothing else of a dump changes with it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum MemoryPath {
-    /// CRIU writes all pages to the images directory while the tree is frozen.
-    #[default]
-    Images,
-}
-
 /// What a dump needs to know.
 #[derive(Clone, Debug)]
 pub struct DumpOptions {
@@ -74,8 +65,8 @@ pub struct DumpOptions {
     pub time_limit: Duration,
     /// What is put before CRIU.
     pub runner: Runner,
-    /// How the memory gets into the images.
-    pub memory: MemoryPath,
+    /// How the memory leaves the tree.
+    pub memory: Arc<dyn MemoryPath>,
 }
 
 /// What a restore needs to know.
@@ -97,6 +88,8 @@ pub struct RestoreOptions {
     pub time_limit: Duration,
     /// What is put before CRIU.
     pub runner: Runner,
+    /// How the memory comes back.
+    pub memory: Arc<dyn MemoryPath>,
 }
 
 /// A time limit that fits a tree of some GiB on a busy machine.
@@ -116,7 +109,7 @@ impl DumpOptions {
             shell_job: false,
             time_limit: DEFAULT_TIME_LIMIT,
             runner: Runner::default(),
-            memory: MemoryPath::Images,
+            memory: Arc::new(Plain),
         }
     }
 }
@@ -133,6 +126,7 @@ impl RestoreOptions {
             shell_job: false,
             time_limit: DEFAULT_TIME_LIMIT,
             runner: Runner::default(),
+            memory: Arc::new(Plain),
         }
     }
 }

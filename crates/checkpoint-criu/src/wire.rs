@@ -43,6 +43,10 @@ pub(crate) struct Options {
     pub(crate) log_file: Option<String>,
     #[prost(bool, optional, tag = "12")]
     pub(crate) notify_scripts: Option<bool>,
+    #[prost(bytes = "vec", optional, tag = "14")]
+    pub(crate) parent_img: Option<Vec<u8>>,
+    #[prost(bool, optional, tag = "15")]
+    pub(crate) track_mem: Option<bool>,
     #[prost(int32, optional, tag = "17")]
     pub(crate) work_dir_fd: Option<i32>,
     #[prost(bool, optional, tag = "18")]

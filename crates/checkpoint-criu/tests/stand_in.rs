@@ -4,9 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use checkpoint_criu::{Criu, CriuError, DumpOptions, NoHooks, RestoreOptions, Runner, TreeState};
+use checkpoint_criu::{
+    ComingBack, Criu, CriuError, DumpOptions, Leave, Leaving, LeftOut, MemoryPath, NoHooks, RestoreOptions,
+    Runner, TreeState, WayBack, WayOut,
+};
 use tempfile::TempDir;
 
 /// A CRIU whose part is played by `script`; its arguments are those that CRIU would get.
@@ -116,4 +120,49 @@ fn criu_is_asked_for_nothing_but_what_we_say() {
     assert_eq!(words[1..3], ["--no-default-config", "--libdir"]);
     assert_eq!(words[4..], ["swrk", "0"]);
     assert_eq!(lines.len(), 1, "plugins: {lines:?}");
+}
+
+/// Claims to have every page already.
+#[derive(Clone, Copy, Debug)]
+struct Claims;
+
+impl MemoryPath for Claims {
+    fn leave(&self, _: &Leaving<'_>) -> Result<Box<dyn WayOut>, String> {
+        Ok(Box::new(Self))
+    }
+
+    fn come_back(&self, _: &ComingBack<'_>) -> Result<Box<dyn WayBack>, String> {
+        Err("not asked for here".to_owned())
+    }
+}
+
+impl WayOut for Claims {
+    fn parent(&self) -> Option<PathBuf> {
+        Some("../claims".into())
+    }
+
+    fn frozen(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn thawed(self: Box<Self>, _: &Path) -> Result<Option<Arc<dyn LeftOut>>, String> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn pages_are_left_out_by_a_parent_that_has_them() {
+    let (criu, runner) = stand_in("dd bs=64k count=1 2>/dev/null | od -An -v -tx1 | tr -d ' \\n' >&2");
+    let (place, sleeper) = (place(), Sleeper::new());
+    let mut options = DumpOptions::new(i32::try_from(sleeper.0.id()).unwrap(), &place.images, &place.logs);
+    options.runner = runner;
+    options.memory = Arc::new(Claims);
+    let error = criu.dump(&options, &mut NoHooks).unwrap_err();
+    let asked = error.evidence().unwrap().lines.concat();
+    // Field 14, nine bytes, `../claims`; field 15, true.
+    assert!(asked.contains("72092e2e2f636c61696d737801"), "{asked}");
+
+    // Without its tree nobody could answer for what was left out.
+    options.leave = Leave::Ended;
+    assert_eq!(criu.dump(&options, &mut NoHooks).unwrap_err().code(), "IJ-K021");
 }

@@ -12,9 +12,12 @@
 
 #![forbid(unsafe_code)]
 
+mod assembled;
 mod compare;
 mod error;
 mod ingest;
+#[cfg(test)]
+mod left_out_tests;
 mod materialise;
 mod pages;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cas_core::memory::{PAGE, PageSink, PageSource, Region};
-use checkpoint_criu::images::{Images, Pagemap};
+use checkpoint_criu::images::{Images, Pagemap, PagemapEntry};
 
 use crate::error::Result;
 
@@ -42,16 +42,26 @@ pub(crate) enum Odd {
 }
 
 impl PagesLayout {
+    /// Of a whole dump: one that left nothing out.
     pub(crate) fn of(pagemap: &Pagemap) -> Result<Self, Odd> {
+        if has_left_out(pagemap) { Err(Odd::InParent) } else { Self::of_present(pagemap) }
+    }
+
+    /// Of the pages that are in the file, whether or not others were left out.
+    pub(crate) fn of_present(pagemap: &Pagemap) -> Result<Self, Odd> {
+        Self::of_those(pagemap, PagemapEntry::is_present)
+    }
+
+    /// As it will be when those that were left out are in the file, too.
+    pub(crate) fn of_all(pagemap: &Pagemap) -> Result<Self, Odd> {
+        Self::of_those(pagemap, |entry| entry.is_present() || entry.in_parent())
+    }
+
+    fn of_those(pagemap: &Pagemap, wanted: impl Fn(&PagemapEntry) -> bool) -> Result<Self, Odd> {
         let mut layout = Self::default();
-        for entry in &pagemap.entries {
-            if entry.in_parent() {
-                return Err(Odd::InParent);
-            }
-            if entry.is_present() {
-                let len = entry.pages().checked_mul(PAGE as u64).ok_or(Odd::Order)?;
-                layout.push(entry.vaddr, len)?;
-            }
+        for entry in pagemap.entries.iter().filter(|entry| wanted(entry)) {
+            let len = entry.pages().checked_mul(PAGE as u64).ok_or(Odd::Order)?;
+            layout.push(entry.vaddr, len)?;
         }
         Ok(layout)
     }
@@ -78,8 +88,19 @@ impl PagesLayout {
         self.bytes
     }
 
+    /// Its pages.
+    pub(crate) fn regions(&self) -> Vec<Region> {
+        self.runs.iter().map(|run| Region { start: run.start, len: run.len }).collect()
+    }
+
+    /// The first address from `address` on that has a page here.
+    pub(crate) fn next(&self, address: u64) -> Option<u64> {
+        let after = self.runs.partition_point(|run| run.start + run.len <= address);
+        self.runs.get(after).map(|run| run.start.max(address))
+    }
+
     /// Where the bytes of `address` are in the file, and how many follow in one piece.
-    fn find(&self, address: u64) -> io::Result<(u64, u64)> {
+    pub(crate) fn find(&self, address: u64) -> io::Result<(u64, u64)> {
         let after = self.runs.partition_point(|run| run.start <= address);
         let run = after.checked_sub(1).and_then(|before| self.runs.get(before));
         run.filter(|run| address < run.start + run.len)
@@ -110,7 +131,7 @@ impl PagesFile {
 
 impl PageSource for PagesFile {
     fn regions(&self) -> Vec<Region> {
-        self.layout.runs.iter().map(|run| Region { start: run.start, len: run.len }).collect()
+        self.layout.regions()
     }
 
     fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -144,6 +165,11 @@ impl PageSink for PagesFile {
     }
 }
 
+/// Whether some pages of a pagemap are not in its pages file.
+pub(crate) fn has_left_out(pagemap: &Pagemap) -> bool {
+    pagemap.entries.iter().any(PagemapEntry::in_parent)
+}
+
 /// All pagemaps in a directory, with the names that their address spaces have in a snapshot.
 pub(crate) fn pagemaps(images: &Images) -> Result<Vec<(String, Pagemap)>> {
     let mut found = Vec::new();
@@ -158,6 +184,16 @@ pub(crate) fn pagemaps(images: &Images) -> Result<Vec<(String, Pagemap)>> {
         found.push((format!("shm:{segment}"), pagemap));
     }
     Ok(found)
+}
+
+/// The process whose memory a space is; `None` for shared memory.
+pub(crate) fn process_of(space: &str) -> Option<u32> {
+    space.strip_prefix("pid:")?.parse().ok()
+}
+
+/// The name of a process's pagemap.
+pub(crate) fn pagemap_image(pid: u32) -> String {
+    format!("pagemap-{pid}.img")
 }
 
 /// The name of a pages file.

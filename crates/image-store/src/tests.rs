@@ -20,7 +20,7 @@ use crate::pages::pages_image;
 
 const COMMON: u32 = 0x5456_4319;
 const INVENTORY: u32 = 0x5831_3116;
-const PAGEMAP: u32 = 0x5608_4025;
+pub(crate) const PAGEMAP: u32 = 0x5608_4025;
 
 /// Writes an image file: two magic numbers, then each entry with its length.
 pub(crate) fn write_image(dir: &Path, name: &str, magic: u32, entries: &[Vec<u8>]) {
@@ -42,7 +42,7 @@ pub(crate) fn write_inventory(dir: &Path) {
 pub(crate) type Pages = BTreeMap<u64, u8>;
 
 /// The bytes of a page: zeros, or such that no two sorts are alike.
-fn page(content: u8) -> Vec<u8> {
+pub(crate) fn page(content: u8) -> Vec<u8> {
     match content {
         0 => vec![0; PAGE],
         seed => [seed, 1, !seed, 2].repeat(PAGE / 4),
@@ -89,7 +89,7 @@ pub(crate) fn store(base: &Path) -> Arc<Store> {
 /// Ingests a directory of images, against a parent.
 pub(crate) fn ingest(store: &Arc<Store>, dir: &Path, parent: Option<&Snapshot>) -> (Snapshot, IngestStats) {
     let session = store.write(&[]).unwrap();
-    let done = ingest_images(&session, dir, parent, &Silent).unwrap();
+    let done = ingest_images(&session, dir, parent, None, &Silent).unwrap();
     session.flush().unwrap();
     let sections = vec![done.memory.to_section().unwrap(), done.criu.to_section().unwrap()];
     (Snapshot::new(sections).unwrap(), done.stats)
@@ -232,7 +232,7 @@ fn a_dump_that_is_not_whole_is_refused() {
     write_all(&dir, &[(false, pages)], 3);
     let refusal = || {
         let session = store.write(&[]).unwrap();
-        ingest_images(&session, &dir, None, &Silent).unwrap_err().to_string()
+        ingest_images(&session, &dir, None, None, &Silent).unwrap_err().to_string()
     };
     fs::write(dir.join("pages-1.img"), vec![1; 7 * PAGE]).unwrap();
     assert!(refusal().contains("pages-1.img has 28672 bytes"), "{}", refusal());

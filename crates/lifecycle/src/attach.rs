@@ -112,8 +112,8 @@ impl Engine {
         let dump = || self.checkpointer().dump(&tree, &wanted, &mut NoHooks);
         let mut steps = Steps::new(&NoWatch);
         let Some(plan) = plan else {
-            let stats = dump().map_err(litter)?;
-            return Ok(written(directory, stats.frozen_us.into()));
+            let dumped = dump().map_err(litter)?;
+            return Ok(written(directory, dumped.stats.frozen_us.into()));
         };
         // No session, so nobody else may know what was done to the GPU: the journal does, under a name of its own.
         let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
@@ -131,8 +131,8 @@ impl Engine {
                     }
                 }
             });
-        let stats = match taken {
-            Ok(stats) => stats,
+        let dumped = match taken {
+            Ok(dumped) => dumped,
             // The entry stays: the next start tries again.
             Err(error @ LifecycleError::GpuStuck { .. }) => return Err(error),
             Err(error) => {
@@ -141,7 +141,7 @@ impl Engine {
             }
         };
         entry.done()?;
-        Ok(written(directory, stats.frozen_us.into()))
+        Ok(written(directory, dumped.stats.frozen_us.into()))
     }
 
     /// Restores what [`Engine::checkpoint`] wrote, with the same process ids. For root only.

@@ -6,11 +6,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use checkpoint_criu::{
-    Criu, CriuError, DumpOptions, DumpStats, Habitat, Hooks, MemoryPath, RestoreOptions, Runner,
+    Criu, CriuError, DumpOptions, Dumped, Habitat, Hooks, MemoryPath, Plain, RestoreOptions, Runner,
 };
 use sandbox::process::Identity;
 use sandbox::{BoxSpec, Program, ROOT_PID, User, inside, inside_directory};
@@ -26,6 +26,8 @@ pub(crate) struct CriuHere {
     /// Where it is, if it is not to be looked for.
     named: Option<PathBuf>,
     time_limit: Duration,
+    /// How the memory of trees in boxes goes and comes. Dumps of the host's trees are for others, too, so CRIU makes them alone.
+    memory: Arc<dyn MemoryPath>,
     program: Program,
     /// Where it keeps what it learns about the kernel.
     notes: PathBuf,
@@ -39,6 +41,7 @@ impl CriuHere {
         Self {
             named: config.criu.clone(),
             time_limit: config.criu_limit,
+            memory: Arc::new(Plain),
             program: program.clone(),
             notes: place.run.join("kdat"),
             found: OnceLock::new(),
@@ -95,6 +98,14 @@ impl CriuHere {
                 let (_, notes) = self.for_host()?;
                 Ok((self.beside(tree.owner, notes), Habitat::Host))
             }
+        }
+    }
+
+    /// The way for a tree's memory.
+    fn memory_of(&self, tree: &Tree<'_>) -> Arc<dyn MemoryPath> {
+        match tree.kind {
+            HabitatKind::OwnBox => Arc::clone(&self.memory),
+            HabitatKind::HostTree => Arc::new(Plain),
         }
     }
 
@@ -159,7 +170,7 @@ impl Checkpointer for CriuHere {
         self.for_host().map(drop)
     }
 
-    fn dump(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<DumpStats> {
+    fn dump(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<Dumped> {
         let (runner, habitat) = self.runner(tree, wanted.images, wanted.log_dir)?;
         let options = DumpOptions {
             tree: wanted.init.pid,
@@ -172,9 +183,9 @@ impl Checkpointer for CriuHere {
             shell_job: tree.kind == HabitatKind::HostTree,
             time_limit: self.time_limit,
             runner,
-            memory: MemoryPath::Images,
+            memory: self.memory_of(tree),
         };
-        Ok(self.found()?.0.dump(&options, hooks)?.stats)
+        Ok(self.found()?.0.dump(&options, hooks)?)
     }
 
     fn restore(&self, tree: &Tree<'_>, wanted: &RestoreWanted<'_>, hooks: &mut dyn Hooks) -> Result<i32> {
@@ -188,8 +199,18 @@ impl Checkpointer for CriuHere {
             shell_job: tree.kind == HabitatKind::HostTree,
             time_limit: self.time_limit,
             runner,
+            memory: self.memory_of(tree),
         };
-        Ok(self.found()?.0.restore(&options, hooks)?.pid)
+        let restored = self.found()?.0.restore(&options, hooks)?;
+        if let Some(unfilled) = restored.unfilled {
+            let root = match tree.holder {
+                Some(holder) => sandbox::root_of(holder)?.map(|root| root.pid),
+                None => Some(restored.pid),
+            };
+            let gone = || LifecycleError::Bug("a restored tree was gone before it ran".to_owned());
+            unfilled.fill(root.ok_or_else(gone)?)?;
+        }
+        Ok(restored.pid)
     }
 
     fn release(&self, init: Identity) {

@@ -151,7 +151,7 @@ fn freeze_and_dump(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     };
     let dumped = engine.checkpointer().dump(&Tree::of(record), &wanted, &mut hooks);
     let (files, failure) = (hooks.files, hooks.failure);
-    let stats = failure.map_or(dumped, Err)?;
+    let dumped = failure.map_or(dumped, Err)?;
     let Some(files) = files else {
         return Err(LifecycleError::Bug("CRIU did not say when the processes stood still".to_owned()));
     };
@@ -160,7 +160,7 @@ fn freeze_and_dump(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     }
     let gpu = gpu.map(|plan| GpuTaken::of(&plan, Some(record)));
     let gpu_paused = taking.off.is_none().then_some(Duration::ZERO);
-    taking.taken = Some(Taken { staged, files, stats, warnings, gpu, gpu_paused });
+    taking.taken = Some(Taken { staged, files, dumped, warnings, gpu, gpu_paused });
     Ok(())
 }
 

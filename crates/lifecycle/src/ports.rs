@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use checkpoint_criu::{Criu, DumpStats, Hooks, Leave};
+use checkpoint_criu::{Criu, Dumped, Hooks, Leave};
 use sandbox::User;
 use sandbox::process::Identity;
 
@@ -46,7 +46,7 @@ pub(crate) trait Checkpointer: Send + Sync {
 
     /// Freezes a tree and writes it out. At [`checkpoint_criu::Event::PostDump`] everything stands still. On an error the tree
     /// runs on.
-    fn dump(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<DumpStats>;
+    fn dump(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<Dumped>;
 
     /// Makes the processes, and says the number of the first one as CRIU sees it.
     fn restore(&self, tree: &Tree<'_>, wanted: &RestoreWanted<'_>, hooks: &mut dyn Hooks) -> Result<i32>;

@@ -168,13 +168,13 @@ impl Engine {
         let store = self.inner.store.open()?;
         let head = record.head_id()?;
         let parent = head.map(|head| store.load(&head)).transpose()?.map(|(_, snapshot)| snapshot);
-        let Taken { staged, files, gpu, stats, mut warnings, gpu_paused } = taken;
+        let Taken { staged, files, gpu, dumped, mut warnings, gpu_paused } = taken;
         let pins: Vec<ObjectId> = head.into_iter().collect();
         let session = store.write(&pins)?;
         let watch = steps.watch();
         let ingested = steps.run("store memory", || {
             let progress = StepProgress::new(watch, "store memory");
-            Ok(ingest_images(&session, staged.path(), parent.as_ref(), &progress)?)
+            Ok(ingest_images(&session, staged.path(), parent.as_ref(), dumped.left_out.as_ref(), &progress)?)
         })?;
         let captured = steps
             .run("store files", || Ok(files.finish(&session, &StepProgress::new(watch, "store files"))?))?;
@@ -204,7 +204,7 @@ impl Engine {
             new_bytes: Some(ingested.stats.new_bytes),
             memory_bytes: Some(ingested.stats.memory_bytes),
             vram_bytes: Some(vram_bytes),
-            frozen_us: Some(stats.frozen_us.into()),
+            frozen_us: Some(dumped.stats.frozen_us.into()),
             gpu_paused_us: gpu_paused.map(micros),
             ..Figures::default()
         };
@@ -230,11 +230,14 @@ impl Engine {
             )?)
         })?;
         happened("the snapshot is committed");
-        self.inner.stages.adopt(staged, &snapshot_id.to_string());
+        // Images without some of their pages are no way back.
+        if dumped.left_out.is_none() {
+            self.inner.stages.adopt(staged, &snapshot_id.to_string());
+        }
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
         let kept = Kept {
             commit,
-            frozen: Duration::from_micros(stats.frozen_us.into()),
+            frozen: Duration::from_micros(dumped.stats.frozen_us.into()),
             gpu_paused: gpu_paused.unwrap_or_default(),
             memory_bytes: ingested.stats.memory_bytes,
             vram_bytes,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use api::{SnapshotRequest, Variable};
 use cas_core::ObjectId;
-use checkpoint_criu::{DumpStats, Leave};
+use checkpoint_criu::{Dumped, Leave};
 use manifest::CommitReason;
 use manifest::snapshot::NotCaptured;
 use sandbox::process::Identity;
@@ -140,7 +140,8 @@ pub(crate) struct Checked {
 pub(crate) struct Taken {
     pub(crate) staged: Staged,
     pub(crate) files: Pending,
-    pub(crate) stats: DumpStats,
+    /// What CRIU says about it, and the pages that are not among the images.
+    pub(crate) dumped: Dumped,
     pub(crate) warnings: Vec<String>,
     /// What it has on GPUs.
     pub(crate) gpu: Option<GpuTaken>,

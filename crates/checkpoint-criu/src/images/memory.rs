@@ -143,7 +143,7 @@ pub struct PagemapEntry {
 
 const PE_PARENT: u32 = 1 << 0;
 const PE_LAZY: u32 = 1 << 1;
-const PE_PRESENT: u32 = 1 << 2;
+pub(super) const PE_PRESENT: u32 = 1 << 2;
 
 impl PagemapEntry {
     /// How many pages.

@@ -8,12 +8,14 @@
 //! judge, and the readers show it all it needs.
 
 mod entries;
+mod fields;
 mod files;
 mod memory;
 mod mounts;
 mod read;
 pub mod rewrite;
 mod task;
+mod whole;
 
 pub use files::{
     Fd, Fifo, FileEntry, FileKind, Ghost, GhostFile, InetSocket, MemfdFile, MemfdInode, NamespaceFile,
@@ -28,3 +30,4 @@ pub use task::{
     Core, Credentials, DumpStats, Fs, IdMap, Ids, Inventory, Plugins, PstreeEntry, Rlimit, Rlimits, Seccomp,
     SeccompFilter, TaskCore, ThreadCore, UserNamespace,
 };
+pub use whole::whole_pagemap;

@@ -1,8 +1,9 @@
 //! Changing paths inside `files.img`.
 //!
 //! A branch gets private copies of files that the original has open for writing. Where such a copy cannot be mounted over the
-//! original, the image has to name another path. The change is made on wire level: every byte that is not the name, or the length
-//! of something around it, stays as CRIU wrote it, fields that we do not know included.
+//! original, the image has to name another path. The change is made on wire level, not with the generated messages: those know the
+//! fields that we use and would lose all others. Here every byte that is not the name, or the length of something around it, stays as
+//! CRIU wrote it.
 //!
 //! An entry of the file is a `u32` length and a message; in it, field 3 is the message of a file with a path; in that, field 1 is the
 //! file's number and field 6 its name.
@@ -14,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::entries::{Entries, MAX_IMAGE, magic, read_whole};
+use super::fields::{Value, fields, put_bytes};
 use crate::error::{CriuError, Result};
 
 const FRAME_REG: u64 = 3;
@@ -67,11 +69,11 @@ fn change_entry(
     changed: &mut BTreeSet<u32>,
 ) -> Result<Option<Vec<u8>>> {
     let malformed = || CriuError::image(path, "has an entry that is no message");
-    let fields = fields(entry).ok_or_else(malformed)?;
-    let mut parts = fields.iter().filter(|field| field.number == FRAME_REG);
+    let outer = fields(entry).ok_or_else(malformed)?;
+    let mut parts = outer.iter().filter(|field| field.number == FRAME_REG);
     let (Some(reg), None) = (parts.next(), parts.next()) else { return Ok(None) };
     let Value::Bytes(message) = reg.value else { return Err(malformed()) };
-    let inner = self::fields(message).ok_or_else(malformed)?;
+    let inner = fields(message).ok_or_else(malformed)?;
     let id = inner.iter().rev().find(|field| field.number == REG_ID);
     let Some(Value::Number(id)) = id.map(|field| field.value) else { return Err(malformed()) };
     let Some((id, name)) = u32::try_from(id).ok().and_then(|id| names.get_key_value(&id)) else {
@@ -94,7 +96,7 @@ fn change_entry(
         return Err(malformed());
     }
     let mut frame = Vec::new();
-    for field in &fields {
+    for field in &outer {
         if field.number == FRAME_REG {
             put_bytes(&mut frame, FRAME_REG, &fresh);
         } else {
@@ -105,92 +107,13 @@ fn change_entry(
     Ok(Some(frame))
 }
 
-#[derive(Clone, Copy)]
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Fixed,
-}
-
-struct Field<'a> {
-    number: u64,
-    value: Value<'a>,
-    /// The field with its head, as it was written.
-    raw: &'a [u8],
-}
-
-/// The fields of a message; `None` if it is none.
-fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
-    let mut fields = Vec::new();
-    let mut rest = message;
-    while !rest.is_empty() {
-        let start = rest;
-        let head = take_number(&mut rest)?;
-        let value = match head & 7 {
-            0 => Value::Number(take_number(&mut rest)?),
-            1 => skip(&mut rest, 8)?,
-            2 => {
-                let size = usize::try_from(take_number(&mut rest)?).ok()?;
-                let (bytes, after) = rest.split_at_checked(size)?;
-                rest = after;
-                Value::Bytes(bytes)
-            }
-            5 => skip(&mut rest, 4)?,
-            _ => return None,
-        };
-        let raw = start.get(..start.len() - rest.len())?;
-        fields.push(Field { number: head >> 3, value, raw });
-    }
-    Some(fields)
-}
-
-fn skip<'a>(rest: &mut &'a [u8], size: usize) -> Option<Value<'a>> {
-    *rest = rest.get(size..)?;
-    Some(Value::Fixed)
-}
-
-fn take_number(rest: &mut &[u8]) -> Option<u64> {
-    let mut number: u64 = 0;
-    for place in 0..10 {
-        let (byte, after) = rest.split_first()?;
-        *rest = after;
-        let digit = u64::from(byte & 0x7f);
-        // The tenth byte has room for one bit.
-        if place == 9 && digit > 1 {
-            return None;
-        }
-        number |= digit << (7 * place);
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    loop {
-        let [digit, ..] = (number & 0x7f).to_le_bytes();
-        number >>= 7;
-        if number == 0 {
-            out.push(digit);
-            return;
-        }
-        out.push(digit | 0x80);
-    }
-}
-
-fn put_bytes(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
-    put_number(out, (number << 3) | 2);
-    put_number(out, bytes.len().try_into().unwrap_or(u64::MAX));
-    out.extend(bytes);
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use prost::Message;
 
     use super::super::entries::image_of;
+    use super::super::fields::put_number;
     use super::super::files::FileFrame;
     use super::super::{FileEntry, FileKind, Images, RegFile};
     use super::*;

@@ -4,4 +4,5 @@ mod common;
 mod dump;
 mod images;
 mod kernel;
+mod memory;
 mod restore;

@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use checkpoint_criu::images::{Inventory, PagemapEntry, PstreeEntry};
-use checkpoint_criu::{Criu, DumpStats, Event, Hooks, Leave};
+use checkpoint_criu::{Criu, DumpStats, Dumped, Event, Hooks, Leave};
 use prost::Message;
 use rustix::process::Signal;
 use sandbox::process::Identity;
@@ -159,7 +159,7 @@ impl Checkpointer for FakeCriu {
         Err(LifecycleError::BadRequest { detail: "no tree of the host in a trial".to_owned() })
     }
 
-    fn dump(&self, _: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<DumpStats> {
+    fn dump(&self, _: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<Dumped> {
         request("dump")?;
         outlive(|| {
             // It stops the tree long after its daemon is gone.
@@ -189,7 +189,8 @@ impl Checkpointer for FakeCriu {
             self.release(wanted.init);
             pass("the tree goes on");
         }
-        dumped.map(|()| DumpStats { frozen_us: 1, ..DumpStats::default() })
+        let stats = DumpStats { frozen_us: 1, ..DumpStats::default() };
+        dumped.map(|()| Dumped { stats, left_out: None })
     }
 
     fn restore(&self, _: &Tree<'_>, wanted: &RestoreWanted<'_>, hooks: &mut dyn Hooks) -> Result<i32> {
