@@ -1,7 +1,9 @@
 //! RESP, the protocol of Redis, as far as adding to a stream needs it: <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 //!
-//! One command at a time, each with one short answer. That is a page of code; the client libraries bring a URL parser with
-//! tables of Unicode and three dozen crates.
+//! One command at a time, each with one short answer, so this is a page of code. Written by hand because the `redis` crate (1.8.1
+//! was tried, without its features) has no limit for what it reads: a server that announces a long answer and sends 600 MiB of
+//! it had all of it in our memory, and a line without an end kept a core busy for longer than anybody waits. It cannot be given
+//! a stream of ours that has a limit, and it brings a URL parser with tables of Unicode and 30 crates that nothing else needs.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -2,7 +2,8 @@
 //!
 //! CRIU takes the box's mounts for the machine's and leaves them alone, so what lies in `/dev/shm` and `/run` is ours to save while
 //! the tree stands still, and to put back before it is restored. `tar` does both, as it does for CRIU itself: it knows holes,
-//! links and modes, and it is on every machine that CRIU's users have.
+//! links and modes, and it is on every machine that CRIU's users have. The `tar` crate would pack in this process, but makes
+//! two files of one that has two names, and CRIU gives a second name to files that it could not find again otherwise.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
