@@ -10,9 +10,9 @@ use crate::error::{Action, CriuError, Result, TreeState};
 use crate::evidence::Evidence;
 use crate::hooks::{Event, Hooks};
 use crate::images::Images;
+use crate::messages::rpc::{Kind, Options, Request, Response};
 use crate::options::{Habitat, Runner};
 use crate::process::{self, Stat};
-use crate::wire::{self, Request, Response};
 use crate::worker::{Heard, Launch, PATIENCE, Worker, describe};
 
 /// What dump and restore have in common.
@@ -44,7 +44,7 @@ impl Call<'_> {
     }
 
     /// Asks CRIU for `options`, with the hooks' say, and returns its answer if it is "yes".
-    pub(crate) fn run(self, mut options: wire::Options, hooks: &mut dyn Hooks) -> Result<Response> {
+    pub(crate) fn run(self, mut options: Options, hooks: &mut dyn Hooks) -> Result<Response> {
         let deadline = Instant::now() + self.time_limit;
         let plugins = self.empty_plugins()?;
         let images = open_dir(self.images)?;
@@ -87,10 +87,10 @@ impl Call<'_> {
         hooks.worker(worker.pid(), worker.start_time());
 
         let kind = match self.action {
-            Action::Restore => wire::kind::RESTORE,
-            _ => wire::kind::DUMP,
+            Action::Restore => Kind::Restore,
+            _ => Kind::Dump,
         };
-        let request = Request { kind, options: Some(options), ..Request::default() };
+        let request = Request { kind: kind.into(), options: Some(options), ..Request::default() };
         if worker.send(&request).is_err() {
             // It has gone already; what it said is in its complaints.
             return Err(self.ended(worker, &[], None));
@@ -101,7 +101,7 @@ impl Call<'_> {
     fn converse(
         &self,
         worker: Worker,
-        kind: i32,
+        kind: Kind,
         deadline: Instant,
         hooks: &mut dyn Hooks,
     ) -> Result<Response> {
@@ -118,7 +118,7 @@ impl Call<'_> {
                     return Err(self.ended(worker, &made, Some(format!("cannot be heard ({error})"))));
                 }
             };
-            if response.kind == wire::kind::NOTIFY {
+            if response.kind() == Kind::Notify {
                 let notify = response.notify.unwrap_or_default();
                 let script = notify.script.unwrap_or_default();
                 let event = Event::from_script(&script, notify.pid.unwrap_or(0));
@@ -134,7 +134,7 @@ impl Call<'_> {
                     said = Err("it took longer than the time limit".to_owned());
                 }
                 let answer = Request {
-                    kind: wire::kind::NOTIFY,
+                    kind: Kind::Notify.into(),
                     notify_success: Some(said.is_ok()),
                     ..Request::default()
                 };
@@ -149,7 +149,7 @@ impl Call<'_> {
                 }
                 continue;
             }
-            if response.kind == kind && response.success && refused.is_none() {
+            if response.kind() == kind && response.success && refused.is_none() {
                 // It has nothing left to do but to end, which is what makes a restored tree independent of it.
                 let _ = worker.finish(PATIENCE);
                 return Ok(*response);

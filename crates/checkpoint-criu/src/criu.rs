@@ -12,10 +12,10 @@ use crate::find::{OLDEST, OLDEST_SHOWN, Places};
 use crate::hooks::{Event, Hooks};
 use crate::images::{DumpStats, read_stats};
 use crate::memory_path::{ComingBack, Leaving, LeftOut, WayBack, WayOut};
+use crate::messages::rpc::{CgroupsMode, Kind, NetworkLock, Options, Request};
 use crate::options::{DumpOptions, Habitat, Leave, RestoreOptions, Runner};
 use crate::process;
 use crate::release::release;
-use crate::wire::{self, Request};
 use crate::worker::{Heard, Launch, Worker, describe};
 
 /// A CRIU program that was found. Cheap to clone; clones share what was learned about it.
@@ -106,7 +106,7 @@ impl Criu {
             tree: TreeState::Untouched,
             evidence: Box::new(Evidence::default()),
         };
-        let request = Request { kind: wire::kind::VERSION, ..Request::default() };
+        let request = Request { kind: Kind::Version.into(), ..Request::default() };
         if worker.send(&request).is_err() {
             return Err(lost(&mut worker, None));
         }
@@ -152,7 +152,7 @@ impl Criu {
             let what = "a dump that ends its tree needs all pages in its images".to_owned();
             return Err(CriuError::Invalid { what });
         }
-        let wanted = wire::Options {
+        let wanted = Options {
             pid: Some(match &options.habitat {
                 Habitat::Host => options.tree,
                 Habitat::Box { root, .. } => *root,
@@ -170,8 +170,8 @@ impl Criu {
             tcp_close: Some(true),
             // A client that is just connecting must not make a dump fail.
             tcp_skip_in_flight: Some(true),
-            network_lock: Some(wire::NETWORK_LOCK_SKIP),
-            manage_cgroups_mode: Some(wire::CGROUPS_IGNORE),
+            network_lock: Some(NetworkLock::Skip.into()),
+            manage_cgroups_mode: Some(CgroupsMode::Ignore.into()),
             irmap_scan_paths: options
                 .watched
                 .iter()
@@ -179,7 +179,7 @@ impl Criu {
                 .collect(),
             track_mem: parent.is_some().then_some(true),
             parent_img: parent.map(|path| path.into_os_string().into_vec()),
-            ..wire::Options::default()
+            ..Options::default()
         };
         let stats = options.log_dir.join("stats-dump");
         match std::fs::remove_file(&stats) {
@@ -214,19 +214,19 @@ impl Criu {
     pub fn restore(&self, options: &RestoreOptions, hooks: &mut dyn Hooks) -> Result<Restored> {
         let back = options.memory.come_back(&ComingBack { images: &options.images });
         let way = back.map_err(|reason| refused(Action::Restore, TreeState::Untouched, reason))?;
-        let wanted = wire::Options {
+        let wanted = Options {
             leave_stopped: way.has_more().then_some(true),
             ext_unix_sk: options.unix_sockets.then_some(true),
             shell_job: options.shell_job.then_some(true),
             file_locks: Some(options.file_locks),
             link_remap: Some(true),
             tcp_close: Some(true),
-            network_lock: Some(wire::NETWORK_LOCK_SKIP),
-            manage_cgroups_mode: Some(wire::CGROUPS_IGNORE),
+            network_lock: Some(NetworkLock::Skip.into()),
+            manage_cgroups_mode: Some(CgroupsMode::Ignore.into()),
             // The mode of a file may change between dump and restore; who may open what is the caller's check, and CRIU's
             // comparison of mode bits is none.
             skip_file_rwx_check: Some(true),
-            ..wire::Options::default()
+            ..Options::default()
         };
         let call = Call {
             action: Action::Restore,

@@ -17,10 +17,10 @@ mod hooks;
 pub mod images;
 mod kernel;
 mod memory_path;
+mod messages;
 mod options;
 mod process;
 mod release;
-mod wire;
 mod worker;
 
 pub use criu::{Criu, Dumped, Restored, Unfilled, Version};

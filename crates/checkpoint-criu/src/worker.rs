@@ -31,9 +31,9 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, So
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::error::{CriuError, Result};
+use crate::messages::rpc::{Request, Response};
 use crate::options::Runner;
 use crate::process::{self, Stat};
-use crate::wire::{Request, Response};
 
 /// How long a dump that was told to stop may take to let go.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

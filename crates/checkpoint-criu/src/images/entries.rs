@@ -6,8 +6,7 @@ use std::path::Path;
 
 use prost::Message;
 
-use super::memory::PagemapHead;
-use super::{Pagemap, PagemapEntry};
+use super::{Pagemap, PagemapEntry, PagemapHead};
 use crate::error::{CriuError, Result};
 
 /// First word of an image file, and of a file about CRIU itself.

@@ -1,53 +1,6 @@
 //! What an image says about memory: mappings, and which pages are in which pages file.
 
-/// `mm-*.img`: an address space.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Mm {
-    /// The program's file, a number of `files.img`.
-    #[prost(uint32, required, tag = "12")]
-    pub exe_file_id: u32,
-    /// The mappings, by address.
-    #[prost(message, repeated, tag = "14")]
-    pub vmas: Vec<Vma>,
-    /// Whether the process may be dumped (as in core dumps).
-    #[prost(int32, optional, tag = "15")]
-    pub dumpable: Option<i32>,
-}
-
-/// A mapping.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Vma {
-    /// First address.
-    #[prost(uint64, required, tag = "1")]
-    pub start: u64,
-    /// First address after it.
-    #[prost(uint64, required, tag = "2")]
-    pub end: u64,
-    /// Offset in the file, bytes.
-    #[prost(uint64, required, tag = "3")]
-    pub pgoff: u64,
-    /// For a mapping of a file its number in `files.img`, for shared memory that of its segment.
-    #[prost(uint64, required, tag = "4")]
-    pub shmid: u64,
-    /// `PROT_*`.
-    #[prost(uint32, required, tag = "5")]
-    pub prot: u32,
-    /// `MAP_*`.
-    #[prost(uint32, required, tag = "6")]
-    pub flags: u32,
-    /// What sort of mapping it is: [`Vma::is_file`] and its neighbours.
-    #[prost(uint32, required, tag = "7")]
-    pub status: u32,
-    /// Unused by CRIU.
-    #[prost(sint64, required, tag = "8")]
-    pub fd: i64,
-    /// Advice given with `madvise`, as a bitmap.
-    #[prost(uint64, optional, tag = "9")]
-    pub madvise: Option<u64>,
-    /// Open flags of the file behind it; absent in images of old versions.
-    #[prost(uint32, optional, tag = "10")]
-    pub file_flags: Option<u32>,
-}
+use super::{PagemapEntry, Vma};
 
 const VMA_FILE_PRIVATE: u32 = 1 << 6;
 const VMA_FILE_SHARED: u32 = 1 << 7;
@@ -112,33 +65,6 @@ pub struct Pagemap {
     pub pages_id: u32,
     /// Runs of pages.
     pub entries: Vec<PagemapEntry>,
-}
-
-/// The head of a pagemap.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub(crate) struct PagemapHead {
-    #[prost(uint32, required, tag = "1")]
-    pub(crate) pages_id: u32,
-}
-
-/// A run of pages.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct PagemapEntry {
-    /// Address of the first; for shared memory the offset in its segment.
-    #[prost(uint64, required, tag = "1")]
-    pub vaddr: u64,
-    /// How many, as old versions wrote it: use [`PagemapEntry::pages`].
-    #[prost(uint32, required, tag = "2")]
-    pub compat_nr_pages: u32,
-    /// Old place of a flag.
-    #[prost(bool, optional, tag = "3")]
-    pub old_in_parent: Option<bool>,
-    /// Flags: see [`PagemapEntry::is_present`].
-    #[prost(uint32, optional, tag = "4")]
-    pub flags: Option<u32>,
-    /// How many.
-    #[prost(uint64, optional, tag = "5")]
-    pub nr_pages: Option<u64>,
 }
 
 const PE_PARENT: u32 = 1 << 0;

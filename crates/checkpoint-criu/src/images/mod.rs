@@ -17,17 +17,22 @@ pub mod rewrite;
 mod task;
 mod whole;
 
-pub use files::{
-    Fd, Fifo, FileEntry, FileKind, Ghost, GhostFile, InetSocket, MemfdFile, MemfdInode, NamespaceFile,
-    Permissions, PidfdFile, Pipe, Pty, RegFile, Remap, SignalOwner, TtyFile, TtyInfo, UnixSocket,
+pub(crate) use crate::messages::files::FileFrame;
+pub use crate::messages::files::{
+    Fd, Fifo, FileSort, GhostFile, MemfdFile, MemfdInode, NamespaceFile, PidfdFile, Pipe, Pty, RegFile,
+    Remap, RemapSort, SignalOwner, TtyFile, TtyInfo, TtySort,
 };
-pub use memory::{Mm, Pagemap, PagemapEntry, Vma};
-pub use mounts::Mountpoint;
+pub(crate) use crate::messages::memory::PagemapHead;
+pub use crate::messages::memory::{Mm, PagemapEntry, Vma};
+pub use crate::messages::mounts::{FileSystem, Mountpoint};
+pub(crate) use crate::messages::process::Stats;
+pub use crate::messages::process::{
+    Core, Credentials, DumpStats, Fs, IdMap, Ids, Inventory, Lsm, Plugins, PstreeEntry, Rlimit, Rlimits,
+    Seccomp, SeccompFilter, SeccompMode, TaskCore, TaskState, ThreadCore, UserNamespace,
+};
+pub use crate::messages::sockets::{InetSocket, Permissions, UnixSocket};
+pub use files::{FileEntry, FileKind, Ghost};
+pub use memory::Pagemap;
 pub(crate) use read::read_stats;
 pub use read::{Images, check};
-pub(crate) use task::Stats;
-pub use task::{
-    Core, Credentials, DumpStats, Fs, IdMap, Ids, Inventory, Plugins, PstreeEntry, Rlimit, Rlimits, Seccomp,
-    SeccompFilter, TaskCore, ThreadCore, UserNamespace,
-};
 pub use whole::whole_pagemap;

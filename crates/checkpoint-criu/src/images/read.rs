@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 
 use super::entries::{Entries, MAX_IMAGE, MAX_PAGEMAP, all, magic, one, pagemap, read_head, read_whole};
-use super::files::FileFrame;
 use super::{
-    Core, DumpStats, Fd, FileEntry, FileKind, Fs, Ghost, GhostFile, Ids, Inventory, MemfdInode, Mm,
-    Mountpoint, Pagemap, PstreeEntry, Remap, Seccomp, Stats, TtyInfo, UserNamespace,
+    Core, DumpStats, Fd, FileEntry, FileFrame, FileKind, FileSort, Fs, Ghost, GhostFile, Ids, Inventory,
+    MemfdInode, Mm, Mountpoint, Pagemap, PstreeEntry, Remap, Seccomp, Stats, TtyInfo, UserNamespace,
 };
 use crate::error::{CriuError, Result};
 
@@ -289,8 +288,8 @@ fn count<M: Message + Default>(path: &Path, bytes: &[u8], magic: u32) -> Result<
 fn file_entry(path: &Path, frame: FileFrame) -> Result<FileEntry> {
     let FileFrame { kind, id, reg, inet, namespace, unix, fifo, pipe, tty, memfd, pidfd } = frame;
     let missing = || CriuError::image(path, format!("file {id} of sort {kind} lacks its description"));
-    let kind = match kind {
-        1 => {
+    let kind = match FileSort::try_from(kind) {
+        Ok(FileSort::Reg) => {
             let reg = reg.ok_or_else(missing)?;
             no_nul(path, &reg.name)?;
             if reg.id != id {
@@ -298,22 +297,22 @@ fn file_entry(path: &Path, frame: FileFrame) -> Result<FileEntry> {
             }
             FileKind::Reg(reg)
         }
-        2 => FileKind::Pipe(pipe.ok_or_else(missing)?),
-        3 => FileKind::Fifo(fifo.ok_or_else(missing)?),
-        4 => FileKind::Inet(inet.ok_or_else(missing)?),
-        5 => {
+        Ok(FileSort::Pipe) => FileKind::Pipe(pipe.ok_or_else(missing)?),
+        Ok(FileSort::Fifo) => FileKind::Fifo(fifo.ok_or_else(missing)?),
+        Ok(FileSort::InetSocket) => FileKind::Inet(inet.ok_or_else(missing)?),
+        Ok(FileSort::UnixSocket) => {
             let unix = unix.ok_or_else(missing)?;
             if let Some(dir) = &unix.name_dir {
                 no_nul(path, dir)?;
             }
             FileKind::Unix(unix)
         }
-        11 => FileKind::Tty(tty.ok_or_else(missing)?),
-        14 => FileKind::Namespace(namespace.ok_or_else(missing)?),
-        16 => FileKind::External,
-        18 => FileKind::Memfd(memfd.ok_or_else(missing)?),
-        20 => FileKind::Pidfd(pidfd.ok_or_else(missing)?),
-        other => FileKind::Other(other),
+        Ok(FileSort::Tty) => FileKind::Tty(tty.ok_or_else(missing)?),
+        Ok(FileSort::Namespace) => FileKind::Namespace(namespace.ok_or_else(missing)?),
+        Ok(FileSort::ExternalFile) => FileKind::External,
+        Ok(FileSort::Memfd) => FileKind::Memfd(memfd.ok_or_else(missing)?),
+        Ok(FileSort::Pidfd) => FileKind::Pidfd(pidfd.ok_or_else(missing)?),
+        _ => FileKind::Other(kind),
     };
     Ok(FileEntry { id, kind })
 }
@@ -335,8 +334,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::entries::image_of;
-    use super::super::memory::PagemapHead;
-    use super::super::{PagemapEntry, RegFile, Rlimit, Rlimits, TaskCore};
+    use super::super::{PagemapEntry, PagemapHead, RegFile, Rlimit, Rlimits, TaskCore};
     use super::*;
 
     fn refusal(result: Result<usize>) -> String {
@@ -372,13 +370,14 @@ mod tests {
     fn names_that_criu_would_read_otherwise_are_refused() {
         let frame = |name: &[u8], inner: u32| {
             let reg = RegFile { id: inner, name: name.to_vec(), ..RegFile::default() };
-            let frame = FileFrame { kind: 1, id: 3, reg: Some(reg), ..FileFrame::default() };
+            let frame =
+                FileFrame { kind: FileSort::Reg.into(), id: 3, reg: Some(reg), ..FileFrame::default() };
             image_of(magic::FILES, &[frame.encode_to_vec()])
         };
         assert_eq!(check("files.img", &frame(b"/x\xff", 3)).unwrap(), 1);
         assert!(refusal(check("files.img", &frame(b"/home/me/x\0/../../root", 3))).contains("NUL"));
         assert!(refusal(check("files.img", &frame(b"/x", 4))).contains("inside"));
-        let bare = FileFrame { kind: 1, id: 3, ..FileFrame::default() };
+        let bare = FileFrame { kind: FileSort::Reg.into(), id: 3, ..FileFrame::default() };
         assert!(
             refusal(check("files.img", &image_of(magic::FILES, &[bare.encode_to_vec()]))).contains("lacks")
         );

@@ -114,13 +114,12 @@ mod tests {
 
     use super::super::entries::image_of;
     use super::super::fields::put_number;
-    use super::super::files::FileFrame;
-    use super::super::{FileEntry, FileKind, Images, RegFile};
+    use super::super::{FileEntry, FileFrame, FileKind, FileSort, Images, RegFile};
     use super::*;
 
     fn reg(id: u32, name: &[u8]) -> FileFrame {
         let reg = RegFile { id, flags: 2, pos: 7, name: name.to_vec(), size: Some(9), ..RegFile::default() };
-        FileFrame { kind: 1, id, reg: Some(reg), ..FileFrame::default() }
+        FileFrame { kind: FileSort::Reg.into(), id, reg: Some(reg), ..FileFrame::default() }
     }
 
     /// A message with a field that nobody knows, before and inside of the file.

@@ -68,8 +68,7 @@ mod tests {
 
     use super::super::entries::{image_of, pagemap};
     use super::super::fields::put_bytes;
-    use super::super::memory::PagemapHead;
-    use super::super::{Pagemap, PagemapEntry};
+    use super::super::{Pagemap, PagemapEntry, PagemapHead};
     use super::*;
 
     /// An image of these entries, each with a field that nobody knows.
