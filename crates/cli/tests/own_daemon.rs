@@ -1,5 +1,4 @@
 //! The user's own daemon: started when it is needed, ended when it is told to, looked at.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
