@@ -16,7 +16,7 @@ use crate::messages::rpc::{CgroupsMode, Kind, NetworkLock, Options, Request};
 use crate::options::{DumpOptions, Habitat, Leave, RestoreOptions, Runner};
 use crate::process;
 use crate::release::release;
-use crate::worker::{Heard, Launch, Worker, describe};
+use crate::worker::{Heard, Launch, PATIENCE, Worker, describe};
 
 /// A CRIU program that was found. Cheap to clone; clones share what was learned about it.
 #[derive(Clone, Debug)]
@@ -263,6 +263,10 @@ pub struct Unfilled {
 impl Unfilled {
     /// Fills the memory of the tree below `root`, as we see it, and lets the tree go. On an error it still stands, and is of no use.
     pub fn fill(self, root: i32) -> Result<()> {
+        if !process::wait_until_still(root, PATIENCE) {
+            let reason = "the processes do not stand still".to_owned();
+            return Err(refused(Action::Restore, TreeState::Unknown, reason));
+        }
         self.way.fill(root).map_err(|reason| refused(Action::Restore, TreeState::Unknown, reason))?;
         release(root)
     }

@@ -43,6 +43,21 @@ fn signal(stat: &Stat, signal: Signal) {
     }
 }
 
+/// Waits until every process of the tree stands still: a signal that stops them is on its way. Says whether they do.
+pub(crate) fn wait_until_still(root: i32, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        let tree = tree(root);
+        if !tree.is_empty() && tree.iter().all(|stat| stat.is_stopped() || stat.is_over()) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Lets stopped processes below `root` run. Says whether all of them do at the end.
 pub(crate) fn continue_tree(root: i32, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;

@@ -28,6 +28,8 @@ fn stands(pid: i32) -> bool {
 struct Noting {
     heard: Arc<Mutex<Vec<&'static str>>>,
     refuses: &'static str,
+    /// Whether the dump leaves the tree stopped.
+    stopped: bool,
     tree: i32,
 }
 
@@ -64,7 +66,10 @@ impl WayOut for Noting {
 
     fn thawed(self: Box<Self>, images: &Path) -> Result<Option<Arc<dyn LeftOut>>, String> {
         assert!(images.join("inventory.img").exists());
-        self.hear("thawed", self.refuses == "stopped").map(|()| None)
+        if self.stopped {
+            wait_for("the tree stands still", || stands(self.tree));
+        }
+        self.hear("thawed", self.stopped).map(|()| None)
     }
 }
 
@@ -106,24 +111,10 @@ fn a_path_has_its_say_while_the_tree_runs_stands_and_runs_again() {
     let (images, logs) = (scratch.sub("stopped"), scratch.sub("stopped-logs"));
     let mut options = DumpOptions::new(tree.pid, &images, &logs);
     options.leave = Leave::Stopped;
-    options.memory = Arc::new(RefusingStopped);
+    options.memory = Arc::new(Noting { refuses: "thawed", stopped: true, ..Noting::default() });
     let error = criu.dump(&options, &mut NoHooks).unwrap_err();
     assert_eq!(error.tree(), Some(TreeState::Running), "{error}");
     assert_goes_on(&log);
-}
-
-/// Finds the tree stopped after the dump, and says no.
-#[derive(Clone, Copy, Debug)]
-struct RefusingStopped;
-
-impl MemoryPath for RefusingStopped {
-    fn leave(&self, dump: &Leaving<'_>) -> Result<Box<dyn WayOut>, String> {
-        Ok(Box::new(Noting { refuses: "stopped", tree: dump.tree, ..Noting::default() }))
-    }
-
-    fn come_back(&self, _: &ComingBack<'_>) -> Result<Box<dyn WayBack>, String> {
-        Err("not asked for here".to_owned())
-    }
 }
 
 /// Takes large runs of anonymous pages out of the images, and puts them into the processes again.
@@ -223,7 +214,6 @@ fn a_skeleton_is_filled_before_it_runs() {
     options.memory = Arc::new(Skeleton);
     let restored = criu.restore(&options, &mut NoHooks).unwrap();
     let _tree = Tree::restored(restored.pid);
-    assert!(stands(restored.pid));
     restored.unfilled.unwrap().fill(restored.pid).unwrap();
     wait_for("it goes on", || fs::read_to_string(&said).unwrap().lines().count() > before + 3);
     let said = fs::read_to_string(&said).unwrap();
