@@ -33,7 +33,7 @@ use crate::error::{MemoryError, NotHere, Result};
 use crate::sys;
 
 /// How long a thread may take to stop. They take 30 µs, and some milliseconds on a busy machine. The others wait meanwhile.
-const STOP_LIMIT: Duration = Duration::from_secs(1);
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks whether a thread has stopped.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 
