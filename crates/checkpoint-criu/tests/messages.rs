@@ -1,5 +1,4 @@
 //! The messages of `src/messages/` are those that `proto/` describes.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeSet;
 use std::fs;
