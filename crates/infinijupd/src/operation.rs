@@ -25,7 +25,7 @@ pub(crate) enum Operation {
     /// Start a session.
     Start(Box<StartRequest>),
     /// Do something to a session: its id, its name or the beginning of its id.
-    ToSession(String, ToSession),
+    ToSession(String, Box<ToSession>),
     /// Adopt a process tree.
     Attach(AttachRequest),
     /// Write a process tree to a directory.
@@ -103,7 +103,7 @@ impl Operation {
     pub(crate) fn run(self, operations: &dyn Operations, progress: &dyn Progress) -> Outcome<JobResult> {
         match self {
             Self::Start(request) => operations.start(*request, progress).map(view),
-            Self::ToSession(session, what) => what.run(&session, operations, progress),
+            Self::ToSession(session, what) => (*what).run(&session, operations, progress),
             Self::Attach(request) => operations.attach(request, progress).map(view),
             Self::Checkpoint(request) => operations.checkpoint(request, progress).map(JobResult::Checkpoint),
             Self::Restore(request) => operations.restore(request, progress).map(JobResult::Restore),

@@ -59,7 +59,7 @@ async fn run(app: &App, asked: &Asked) -> Outcome<Value> {
             return Err(bad(what).into());
         }
     };
-    let job = app.jobs.submit(Operation::ToSession(session, what)).await?.wait().await?;
+    let job = app.jobs.submit(Operation::ToSession(session, Box::new(what))).await?.wait().await?;
     said(&job.result)
 }
 

@@ -81,6 +81,6 @@ async fn done(app: &App, errand: &Errand) -> Outcome<()> {
             ..SuspendRequest::default()
         }),
     };
-    let job = app.jobs.submit(Operation::ToSession(errand.session.to_string(), what)).await?;
+    let job = app.jobs.submit(Operation::ToSession(errand.session.to_string(), Box::new(what))).await?;
     job.wait().await.map(drop)
 }

@@ -71,7 +71,7 @@ pub(super) async fn job(app: &App, wait: Wait, operation: Operation) -> Outcome<
 
 /// The same, for what is done to a session.
 pub(super) async fn to_session(app: &App, id: String, wait: Wait, what: ToSession) -> Outcome<Response> {
-    job(app, wait, Operation::ToSession(id, what)).await
+    job(app, wait, Operation::ToSession(id, Box::new(what))).await
 }
 
 /// Starts a session.
