@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -34,7 +34,7 @@ pub struct Ended {
     pub status: Option<i32>,
 }
 
-/// Watches processes and reaps orphans, on a thread of its own that lives as long as the program.
+/// Watches processes and reaps orphans, on a thread of its own that ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct OrphanReaper {
     watched: Sender<(Identity, OwnedFd)>,
@@ -100,7 +100,14 @@ impl Rounds {
         let mut next_look = Instant::now();
         loop {
             self.wait(next_look);
-            self.watched.extend(self.arriving.try_iter());
+            loop {
+                match self.arriving.try_recv() {
+                    Ok(arrived) => self.watched.push(arrived),
+                    Err(TryRecvError::Empty) => break,
+                    // Whoever would be told is gone, and closed the other end of the pipe: the wait was over at once.
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
             self.report_watched();
             if Instant::now() >= next_look {
                 self.look_for_orphans();

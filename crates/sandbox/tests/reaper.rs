@@ -6,7 +6,7 @@
 
 use std::io::Read;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use sandbox::process::{Identity, info};
@@ -99,4 +99,11 @@ fn orphans_are_reaped_and_no_status_is_stolen() {
         assert_eq!(status.code().and_then(|code| usize::try_from(code).ok()), Some(code));
     }
     wait_until("the stray is reaped in the end", || is_reaped(stray));
+
+    // Nobody watches any more: its thread ends, also while a process is watched that lives on.
+    let survivor = leave_behind("sleep 1000 >/dev/null 2>&1 & echo $!");
+    reaper.watch(survivor).expect("it runs");
+    drop(reaper);
+    assert_eq!(ends.recv_timeout(Duration::from_secs(30)), Err(RecvTimeoutError::Disconnected));
+    survivor.signal(Signal::KILL).expect("it runs");
 }
