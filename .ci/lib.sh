@@ -235,11 +235,11 @@ rust_tests() { # NAME LEAST FILTER CARGO-TEST-ARGUMENT…
 
 # Tests of the GPU's crates on the stand-in driver, as a filter of nextest. `gpu` runs them.
 GPU_TESTS='(kind(test) and (package(cuda-sim) or package(checkpoint-cuda) or package(gpu-detect)))'
-GPU_TESTS+=' or (package(lifecycle) and binary(/real_gpu/))'
+GPU_TESTS+=' or (package(machine) and binary(/real_gpu/))'
 export GPU_TESTS
 
 # Tests that need root and CRIU. `unit` leaves both kinds out, `sessions` runs these.
-LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(image-trust) or package(sandbox) or package(lifecycle) or package(memory-path)))'
+LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(image-trust) or package(sandbox) or package(machine) or package(memory-path)))'
 LIVE_TESTS+=' or (package(image-store) and test(/\breal::/))'
 LIVE_TESTS="($LIVE_TESTS) and not ($GPU_TESTS)"
 export LIVE_TESTS
@@ -311,7 +311,7 @@ make_wheel() {
 # Tests in Rust that skip themselves without root and CRIU, and must not here.
 live_tests() { # NAME FILTER LEAST
     export INFINIJUP_TESTS_REQUIRED=1 INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu
-    rust_tests "$1" "$3" "$2" -p checkpoint-criu -p image-store -p image-trust -p sandbox -p lifecycle -p cuda-sim -p checkpoint-cuda -p gpu-detect \
+    rust_tests "$1" "$3" "$2" -p checkpoint-criu -p image-store -p image-trust -p sandbox -p machine -p cuda-sim -p checkpoint-cuda -p gpu-detect \
         --lib --test '*'
 }
 

@@ -28,7 +28,6 @@ use manifest::host::Gpu;
 
 pub use error::{GpuPlanError, Result};
 use reserve::Reservations;
-pub use wish::GpuWish;
 
 /// How long NVML may take to tell what there is.
 const HOST_LIMIT: Duration = Duration::from_secs(10);

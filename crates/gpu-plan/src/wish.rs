@@ -1,40 +1,19 @@
-//! From what people write (`all`, `none`, `0`, `GPU-5a…`) to UUIDs.
+//! From what people write (`0`, `GPU-5a…`) to UUIDs.
 
 use gpu_detect::{Host, HostGpu};
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{GpuPlanError, Result};
 
-/// Which of the machine's GPUs a session may use.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GpuWish {
-    /// All that the machine has; none is fine too.
-    All,
-    /// None. What a record says that was written before sessions had GPUs.
-    #[default]
-    None,
-    /// These, each by its index, its UUID or an unambiguous beginning of its UUID.
-    List(Vec<String>),
-}
-
-/// The GPUs that are meant, each once, in the order of the machine for all and of the list for a list.
-pub fn resolve(wish: &GpuWish, host: &Host) -> Result<Vec<String>> {
-    match wish {
-        GpuWish::All => Ok(host.gpus.iter().map(|gpu| gpu.uuid.clone()).collect()),
-        GpuWish::None => Ok(Vec::new()),
-        GpuWish::List(names) => {
-            let mut found: Vec<String> = Vec::new();
-            for name in names {
-                let uuid = one(name, host)?;
-                if !found.contains(&uuid) {
-                    found.push(uuid);
-                }
-            }
-            Ok(found)
+/// The GPUs that are meant, each by its index, its UUID or an unambiguous beginning of its UUID; each once, in the order of the list.
+pub fn resolve(names: &[String], host: &Host) -> Result<Vec<String>> {
+    let mut found: Vec<String> = Vec::new();
+    for name in names {
+        let uuid = one(name, host)?;
+        if !found.contains(&uuid) {
+            found.push(uuid);
         }
     }
+    Ok(found)
 }
 
 fn one(name: &str, host: &Host) -> Result<String> {
@@ -76,11 +55,12 @@ mod tests {
 
     #[test]
     fn gpus_are_named_by_number_uuid_or_its_beginning() {
-        let list = |names: &[&str]| GpuWish::List(names.iter().map(|name| (*name).to_owned()).collect());
-        let say = |names: &[&str]| resolve(&list(names), &host());
-        assert_eq!(resolve(&GpuWish::All, &host()).unwrap(), ["GPU-aa11", "GPU-aa22", "GPU-0b33"]);
-        assert_eq!(resolve(&GpuWish::None, &host()).unwrap(), Vec::<String>::new());
+        let say = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            resolve(&names, &host())
+        };
         assert_eq!(say(&["2", "GPU-AA11", "gpu-0b"]).unwrap(), ["GPU-0b33", "GPU-aa11"]);
+        assert_eq!(say(&[]).unwrap(), Vec::<String>::new());
         for wrong in ["3", "GPU-aa", "GPU-ff", "GPU-", "", "-1", "all"] {
             let error = say(&[wrong]).unwrap_err();
             assert!(matches!(error, GpuPlanError::NoSuchGpu { .. }), "{wrong}: {error}");

@@ -10,7 +10,8 @@ use infinijupd::listener::PeerListener;
 use infinijupd::settings::{Request, Settings};
 use infinijupd::{App, Failure, Home, Limits};
 use infinijupd::{encryption, error::DaemonError, instance, logging, notify};
-use lifecycle::{Config, Engine, GpuConfig, Recovery};
+use lifecycle::{Config, Engine, Recovery};
+use machine::GpuConfig;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -69,22 +70,25 @@ fn run(settings: &mut Settings) -> Result<(), Failure> {
     let places = &settings.places;
 
     let config = Config {
-        criu: settings.criu.clone(),
-        program: settings.box_program.clone(),
         key_file: settings.key_file.clone(),
         store_budget: settings.store_budget,
         reserve_bytes: settings.reserve,
         memory_limit: settings.memory_limit,
         pids_limit: settings.pids_limit,
+        ..Config::new(&places.state, &places.run)
+    };
+    let engines = machine::Settings {
+        program: settings.box_program.clone(),
+        criu: settings.criu.clone(),
         gpu: GpuConfig {
             program: settings.gpu_program.clone(),
             cuda_checkpoint: settings.cuda_checkpoint.clone(),
             lock_limit: settings.gpu_lock_limit,
             step_limit: settings.gpu_step_limit,
         },
-        ..Config::new(&places.state, &places.run)
+        ..machine::Settings::default()
     };
-    let (engine, recovery) = Engine::open(config)?;
+    let (engine, recovery) = machine::open(config, engines)?;
     tell(&recovery);
     if let Some(error) = engine.unable() {
         let body = Failure::from(error).body;

@@ -21,16 +21,13 @@ use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
-use crate::gpu::look::GpuPlan;
-use crate::gpu::{GpuTaken, OffGpu, Placed};
-use crate::habitat::HabitatKind;
 use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::notes::Notes;
 use crate::place::make;
-use crate::ports::{DumpWanted, RestoreWanted, Tree};
-use crate::record::GpuWish;
+use crate::ports::{DumpWanted, GpuPlan, HabitatKind, RestoreWanted, Tree};
 use crate::record::{Network, Record, SessionId, SessionState, write_json};
+use crate::session::GpuWish;
 use crate::steps::{NoWatch, Steps};
 use crate::stop::remove_directory;
 
@@ -117,20 +114,18 @@ impl Engine {
         };
         // No session, so nobody else may know what was done to the GPU: the journal does, under a name of its own.
         let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
-        let section = GpuTaken::of(&plan, None).section;
-        let taken =
-            OffGpu::take(&self.inner.gpus, &plan, init.pid, &entry, &mut steps).and_then(|mut off| {
-                match write_json(&directory.join(GPU_FILE), &section).and_then(|()| dump()) {
-                    Ok(dumped) if !leave_running => {
-                        off.ended();
-                        Ok(dumped)
-                    }
-                    other => {
-                        off.back_for_good(&entry, &mut steps)?;
-                        other
-                    }
+        let taken = self.gpu().take_off(&plan, init.pid, &entry, &mut steps).and_then(|mut off| {
+            match write_json(&directory.join(GPU_FILE), &plan.section).and_then(|()| dump()) {
+                Ok(dumped) if !leave_running => {
+                    off.ended();
+                    Ok(dumped)
                 }
-            });
+                other => {
+                    off.back_for_good(&entry, &mut steps)?;
+                    other
+                }
+            }
+        });
         let dumped = match taken {
             Ok(dumped) => dumped,
             // The entry stays: the next start tries again.
@@ -152,26 +147,26 @@ impl Engine {
         let tree = Tree { kind: HabitatKind::HostTree, holder: None, owner: &self.inner.user };
         let wanted = RestoreWanted { images: directory, log_dir: directory, file_locks: true };
         let gpu = directory.join(GPU_FILE);
-        let section = match fs::read(&gpu) {
+        let placed = match fs::read(&gpu) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             read => {
                 let bytes = read.map_err(io_error("read", &gpu))?;
                 let damaged = |error: serde_json::Error| LifecycleError::BadRequest {
                     detail: format!("`{}` cannot be read: {error}", gpu.display()),
                 };
+                let section = serde_json::from_slice::<GpuSection>(&bytes).map_err(damaged)?;
                 // The driver first: without it there is no use in a restore.
-                let _driver = self.inner.gpus.driver()?;
-                Some(serde_json::from_slice::<GpuSection>(&bytes).map_err(damaged)?)
+                Some(self.gpu().place_as_before(section)?)
             }
         };
         let pid = self.checkpointer().restore(&tree, &wanted, &mut NoHooks)?;
-        if let Some(section) = section {
+        if let Some(placed) = placed {
             let init = Identity::of(pid)?.ok_or_else(|| {
                 LifecycleError::Bug(format!("process {pid} was restored and was gone at once"))
             })?;
             let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
             // On an error the processes are there and off the GPU, and the entry stays: the next start tries again.
-            self.put_onto_gpus(init, &Placed::in_place(section), &entry, &mut Steps::new(&NoWatch))?;
+            placed.put(init, &entry, &mut Steps::new(&NoWatch))?;
             entry.done()?;
         }
         Ok(RestoredOutcome { pid })
@@ -181,8 +176,7 @@ impl Engine {
 impl Engine {
     /// Looks for what would make a dump into a directory fail, and for what is to be taken off GPUs.
     fn may_be_dumped(&self, init: Identity, directory: &Path) -> Result<Option<GpuPlan>> {
-        let gpus = &self.inner.gpus;
-        let seen = gpus.see(init.pid)?;
+        let seen = self.gpu().look(init.pid)?;
         let needs = Needs {
             staging: Some(directory.to_owned()),
             store: directory.to_owned(),
@@ -196,8 +190,7 @@ impl Engine {
             found.refusals.extend(seen.refusals.iter().cloned());
         }
         found.verdict()?;
-        let plan = seen.map(|seen| gpus.plan(seen)).transpose()?;
-        Ok(plan.filter(|plan| !plan.processes.is_empty()))
+        Ok(seen.map(|seen| (seen.plan)()).transpose()?.flatten())
     }
 }
 

@@ -1,38 +1,12 @@
 //! Errors of crates that have no codes of their own: what they say gets ours.
 
-use gpu_plan::GpuPlanError;
 use history::HistoryError;
 use image_store::ImageError;
-use image_trust::TrustError;
 use preflight::PreflightError;
 use staging::StagingError;
 use workspace::WorkspaceError;
 
 use crate::error::LifecycleError;
-
-impl From<TrustError> for LifecycleError {
-    fn from(error: TrustError) -> Self {
-        match error {
-            TrustError::Refused { uid, findings } => Self::Untrusted { uid, findings },
-            TrustError::Io(error) => error.into(),
-            TrustError::Sandbox(error) => error.into(),
-        }
-    }
-}
-
-impl From<GpuPlanError> for LifecycleError {
-    fn from(error: GpuPlanError) -> Self {
-        match error {
-            GpuPlanError::Cuda(error) => error.into(),
-            GpuPlanError::Detect(error) => error.into(),
-            GpuPlanError::Sandbox(error) => error.into(),
-            GpuPlanError::Refused { problems } => Self::Preflight { problems },
-            GpuPlanError::NoSuchGpu { detail } => Self::BadRequest { detail },
-            GpuPlanError::NoProgram { looked } => Self::NoGpuProgram { looked },
-            GpuPlanError::StrangeNumber { .. } => Self::Bug(error.to_string()),
-        }
-    }
-}
 
 impl From<HistoryError> for LifecycleError {
     fn from(error: HistoryError) -> Self {
@@ -111,10 +85,6 @@ mod tests {
     fn what_crates_below_say_has_the_codes_that_it_always_had() {
         let (commit, detail) = (String::new, || "it has no images".to_owned());
         let errors: Vec<(LifecycleError, &str)> = vec![
-            (GpuPlanError::Refused { problems: Vec::new() }.into(), "IJ-L040"),
-            (GpuPlanError::NoSuchGpu { detail: detail() }.into(), "IJ-L015"),
-            (GpuPlanError::NoProgram { looked: Vec::new() }.into(), "IJ-L084"),
-            (GpuPlanError::StrangeNumber { number: -1 }.into(), "IJ-L099"),
             (HistoryError::BadSnapshot { commit: commit(), detail: detail() }.into(), "IJ-L060"),
             (HistoryError::NotInSnapshot { commit: commit(), what: "has no notebook" }.into(), "IJ-L063"),
             (HistoryError::NoSuchSnapshot { which: commit() }.into(), "IJ-L061"),
@@ -131,7 +101,6 @@ mod tests {
             (ImageError::NotWhole { commit: commit(), detail: detail() }.into(), "IJ-L060"),
             (StagingError::NoRoom { path: "/".into(), needed: 2, available: 1 }.into(), "IJ-L041"),
             (PreflightError::Refused { problems: Vec::new() }.into(), "IJ-L040"),
-            (TrustError::Refused { uid: 7, findings: vec![detail()] }.into(), "IJ-L050"),
             (WorkspaceError::Changed { paths: vec!["/a".into()] }.into(), "IJ-L030"),
         ];
         for (error, code) in errors {

@@ -58,9 +58,9 @@ pub(crate) const BRANCH: Pipeline<New> = &[Stage::new(
         })
         .undo(end_processes),
         Step::parts("onto the GPU", &["restore the GPU", "unlock the GPU"], |work, new: &mut New| {
-            let (engine, init, placed) = (work.engine, work.record.init, &new.source()?.placed);
+            let (init, placed) = (work.record.init, &new.source()?.placed);
             let (entry, steps) = work.noted()?;
-            init.map_or(Ok(()), |init| engine.put_onto_gpus(init, placed, entry, steps))?;
+            init.map_or(Ok(()), |init| placed.put(init, entry, steps))?;
             placed.grant_to(work.record);
             Ok(())
         }),

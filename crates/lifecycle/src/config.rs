@@ -1,9 +1,6 @@
 //! Where the engine keeps its things, and how much of the machine it may take.
 
 use std::path::PathBuf;
-use std::time::Duration;
-
-use gpu_plan::GpuConfig;
 
 /// Settings of an engine.
 #[derive(Clone, Debug)]
@@ -12,10 +9,6 @@ pub struct Config {
     pub state: PathBuf,
     /// What does not: sockets, namespaces, mounts.
     pub run: PathBuf,
-    /// CRIU, if it is not to be looked for.
-    pub criu: Option<PathBuf>,
-    /// `infinijup-box`, if it is not to be looked for.
-    pub program: Option<PathBuf>,
     /// The key of the store: then everything in it is encrypted, and plain images are in memory only.
     pub key_file: Option<PathBuf>,
     /// How many bytes of plain images are kept for quick restores; a share of the memory if `None`.
@@ -28,10 +21,6 @@ pub struct Config {
     pub memory_limit: Option<u64>,
     /// The same for processes and threads.
     pub pids_limit: Option<u64>,
-    /// How long CRIU may take for a dump or a restore.
-    pub criu_limit: Duration,
-    /// How the GPU's driver is talked to.
-    pub gpu: GpuConfig,
 }
 
 impl Config {
@@ -40,16 +29,12 @@ impl Config {
         Self {
             state: state.into(),
             run: run.into(),
-            criu: None,
-            program: None,
             key_file: None,
             cache_bytes: None,
             store_budget: None,
             reserve_bytes: 64 << 20,
             memory_limit: None,
             pids_limit: None,
-            criu_limit: Duration::from_secs(600),
-            gpu: GpuConfig::default(),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! How much of the disk is taken, and what a full one must not prevent.
 
-use cas_core::progress::Silent;
-use staging::disk_free;
+use std::io;
 
-use crate::budget::allowed;
+use cas_core::progress::Silent;
+use staging::{allowed, disk_free};
+
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::reserve::is_full;
 
 impl Engine {
     /// Refuses if the store has used its budget up.
@@ -36,5 +36,32 @@ impl Engine {
             Err(error) if is_full(&error) && self.inner.reserve.release() => work(),
             done => done,
         }
+    }
+}
+
+/// Whether there was no room on a disk.
+fn is_full(error: &LifecycleError) -> bool {
+    let full = |error: &(dyn std::error::Error + 'static)| {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    };
+    matches!(error, LifecycleError::NoRoom { .. })
+        || std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
+            .any(full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::io_error;
+
+    #[test]
+    fn what_a_full_disk_says_is_understood_however_deep() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            assert!(is_full(&io_error("write", "/x")(kind).into()));
+            let deep = cas_core::StoreError::io("write", "/x")(kind.into());
+            assert!(is_full(&LifecycleError::from(deep)));
+        }
+        assert!(!is_full(&io_error("write", "/x")(io::ErrorKind::PermissionDenied).into()));
     }
 }

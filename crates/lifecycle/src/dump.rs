@@ -17,7 +17,6 @@ use workspace::{CaptureRequest, Pending};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::gpu::{GpuTaken, OffGpu};
 use crate::journal::{Entry, Phase};
 use crate::pipeline::{Step, Work};
 use crate::ports::{DumpWanted, Tree};
@@ -85,7 +84,7 @@ fn off_the_gpu(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     let (engine, taking) = (work.engine, swap.taking()?);
     if let Some(plan) = taking.checked.as_ref().and_then(|checked| checked.gpu.as_ref()) {
         let (entry, steps) = work.noted()?;
-        taking.off = Some(OffGpu::take(&engine.inner.gpus, plan, init.pid, entry, steps)?);
+        taking.off = Some(engine.gpu().take_off(plan, init.pid, entry, steps)?);
     }
     Ok(())
 }
@@ -158,7 +157,6 @@ fn freeze_and_dump(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     if taking.leave == Leave::Stopped {
         taking.stopped = Some(StoppedTree::new(&engine.inner.ports.checkpointer, init));
     }
-    let gpu = gpu.map(|plan| GpuTaken::of(&plan, Some(record)));
     let gpu_paused = taking.off.is_none().then_some(Duration::ZERO);
     taking.taken = Some(Taken { staged, files, dumped, warnings, gpu, gpu_paused });
     Ok(())
@@ -177,7 +175,7 @@ impl Engine {
 
     fn preflight(&self, record: &Record, init: Identity) -> Result<Checked> {
         let place = &self.inner.place;
-        let seen = self.inner.gpus.see(init.pid)?;
+        let seen = self.gpu().look(init.pid)?;
         let needs = Needs {
             // It is found a place on disk or in memory below, where both are known.
             staging: None,
@@ -196,8 +194,11 @@ impl Engine {
         let warnings = found.verdict()?;
         preflight::store_has_room(&needs.store)?;
         let staged = self.inner.stages.stage_beside(memory_bytes, needs.vram_bytes)?;
-        let gpu = seen.map(|seen| self.inner.gpus.plan(seen)).transpose()?;
-        Ok(Checked { staged, warnings, gpu: gpu.filter(|plan| !plan.processes.is_empty()) })
+        let plan = seen.map(|seen| (seen.plan)()).transpose()?.flatten();
+        // A box that was given some GPUs shows its processes no others.
+        let boxed = !record.habitat.is_host() && !record.gpus.is_empty();
+        let gpu = plan.map(|plan| if boxed { plan.seen_with(&record.gpus) } else { plan });
+        Ok(Checked { staged, warnings, gpu })
     }
 }
 

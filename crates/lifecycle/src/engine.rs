@@ -7,24 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use api::SessionView;
 use history::{OwnStore, Sealer};
+use sandbox::User;
 use sandbox::process::Identity;
-use sandbox::{Program, User};
-use staging::Stages;
+use staging::{Reserve, Stages, Used};
 
-use crate::budget::Used;
 use crate::config::Config;
 use crate::effects::happened;
 use crate::error::{LifecycleError, Result};
 use crate::events::{EngineEvent, EventKind, Events};
-use crate::gpu::{Gone, Gpus, used_by};
-use crate::habitat::Habitat;
 use crate::introspect::{Introspect, KernelWatch};
 use crate::journal::Journal;
 use crate::locks::{Doing, Held, Locks};
 use crate::place::Place;
-use crate::ports::{Checkpointer, Ports};
+use crate::ports::{Checkpointer, Gpu, Habitat, Ports};
 use crate::record::{Record, SessionId, SessionState};
-use crate::reserve::Reserve;
 use crate::schedule::Schedule;
 use crate::view::session_view;
 use crate::watch::Watcher;
@@ -42,7 +38,6 @@ pub(crate) struct Inner {
     /// Whom everything here belongs to.
     pub(crate) user: User,
     pub(crate) place: Place,
-    pub(crate) program: Program,
     /// Everything that is done to the machine.
     pub(crate) ports: Ports,
     pub(crate) sealer: Sealer,
@@ -56,9 +51,6 @@ pub(crate) struct Inner {
     pub(crate) watcher: Watcher,
     pub(crate) kernels: KernelWatch,
     pub(crate) schedule: Schedule,
-    pub(crate) gpus: Gpus,
-    /// Workers of earlier daemons that hang in the driver.
-    pub(crate) gone: Gone,
     /// Who knows what goes on inside kernels.
     pub(crate) introspect: OnceLock<Arc<dyn Introspect>>,
     pub(crate) sessions: Mutex<BTreeMap<SessionId, Record>>,
@@ -112,23 +104,15 @@ impl Engine {
             operation: self.inner.locks.doing(&record.id).and_then(Doing::kind).map(str::to_owned),
             activity: self.inner.kernels.activity(&record.id).map(activity),
             memory_bytes: init.and_then(memory_of),
-            vram_bytes: init.filter(|_| may_use_gpus).and_then(|init| self.vram_of(init)),
+            vram_bytes: init.filter(|_| may_use_gpus).and_then(|init| self.gpu().held_by(init)),
             ..session_view(record)
         }
-    }
-
-    /// How much GPU memory the processes below this one use; `None` if that cannot be told.
-    fn vram_of(&self, init: i32) -> Option<u64> {
-        let host = self.inner.gpus.host_lately()?;
-        let tree = sandbox::process::tree(init).ok()?;
-        let pids: Vec<i32> = tree.iter().map(|process| process.pid).collect();
-        Some(used_by(&host, &pids).iter().fold(0_u64, |all, (_, bytes)| all.saturating_add(*bytes)))
     }
 
     /// Whether a session holds GPU memory now.
     pub(crate) fn holds_gpu_memory(&self, record: &Record) -> bool {
         let may = !record.gpus.is_empty() || record.habitat.is_host();
-        may && record.init.and_then(|init| self.vram_of(init.pid)).is_some_and(|bytes| bytes > 0)
+        may && record.init.and_then(|init| self.gpu().held_by(init.pid)).is_some_and(|bytes| bytes > 0)
     }
 
     /// Where a session's log is. Its processes can put anything in its place: open it with [`sandbox::bounded`].
@@ -155,6 +139,11 @@ impl Engine {
     /// Who saves and makes processes.
     pub(crate) fn checkpointer(&self) -> &dyn Checkpointer {
         self.inner.ports.checkpointer.as_ref()
+    }
+
+    /// The GPUs.
+    pub(crate) fn gpu(&self) -> &dyn Gpu {
+        self.inner.ports.gpu.as_ref()
     }
 
     pub(crate) fn records(&self) -> MutexGuard<'_, BTreeMap<SessionId, Record>> {

@@ -8,8 +8,6 @@ use std::path::PathBuf;
 use base::IoError;
 use cas_core::StoreError;
 use checkpoint_criu::CriuError;
-use checkpoint_cuda::CudaError;
-use gpu_detect::DetectError;
 use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
 use preflight::Problem;
@@ -18,6 +16,8 @@ use workspace::some_of;
 
 pub use base::Class;
 pub(crate) use base::io_error;
+
+use crate::ports::EngineError;
 
 /// The result of most calls here.
 pub type Result<T, E = LifecycleError> = std::result::Result<T, E>;
@@ -44,12 +44,9 @@ pub enum LifecycleError {
     /// Jupyter's files.
     #[error(transparent)]
     Jupyter(#[from] JupyterError),
-    /// The GPU's driver.
+    /// An engine behind a port.
     #[error(transparent)]
-    Cuda(#[from] CudaError),
-    /// The look at GPUs.
-    #[error(transparent)]
-    Detect(#[from] DetectError),
+    Engine(#[from] EngineError),
     /// No session has this id or name.
     #[error("no session `{which}`")]
     NoSuchSession {
@@ -321,6 +318,21 @@ fn tell_pids(pids: &[i32]) -> String {
     }
 }
 
+/// The error with its causes, in one line.
+pub fn explain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}
+
 impl LifecycleError {
     /// Stable; a page in `docs/errors/`.
     pub fn code(&self) -> &'static str {
@@ -330,8 +342,7 @@ impl LifecycleError {
             Self::Criu(error) => error.code(),
             Self::Sandbox(error) => error.code(),
             Self::Jupyter(error) => error.code(),
-            Self::Cuda(error) => error.code(),
-            Self::Detect(error) => error.code(),
+            Self::Engine(error) => error.code,
             Self::Io(_) => "IJ-L001",
             Self::NoSuchSession { .. } => "IJ-L010",
             Self::AmbiguousSession { .. } => "IJ-L011",
@@ -401,8 +412,7 @@ impl LifecycleError {
             | Self::LeftOnGpu { .. }
             | Self::Incompatible { .. } => Class::Refused,
             Self::PutBack { source, .. } | Self::LeftSuspended { source, .. } => source.class(),
-            Self::Cuda(error) => error.class(),
-            Self::Detect(error) => error.class(),
+            Self::Engine(error) => error.class,
             Self::Criu(_)
             | Self::Sandbox(_)
             | Self::SuspendedByGpu { .. }

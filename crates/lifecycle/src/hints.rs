@@ -2,9 +2,8 @@
 //!
 //! An engine knows its own ways out; here are those that only the whole can know.
 
-use checkpoint_cuda::CudaError;
-
 use crate::error::LifecycleError;
+use crate::ports::Means;
 
 impl LifecycleError {
     /// The way out, where there is one.
@@ -15,8 +14,7 @@ impl LifecycleError {
             Self::Criu(error) => error.hint(),
             Self::Sandbox(error) => error.hint(),
             Self::Jupyter(error) => error.hint(),
-            Self::Cuda(error) => error.hint(),
-            Self::Detect(error) => error.hint(),
+            Self::Engine(error) => error.hint.clone(),
             Self::NoSuchSession { .. } => Some("`infinijup ps` lists your sessions".to_owned()),
             Self::AmbiguousSession { .. } => Some("give more of the id, or the whole name".to_owned()),
             Self::Busy { .. } => Some("wait for it to end, then try again".to_owned()),
@@ -40,7 +38,7 @@ impl LifecycleError {
                 None => format!("`infinijup resume {session}` brings it up again, also on other GPUs (--gpus)"),
             }),
             Self::GpuStuck { source, .. }
-                if matches!(**source, Self::Cuda(CudaError::Lost { .. } | CudaError::Wedged { .. })) =>
+                if matches!(&**source, Self::Engine(said) if said.means == Means::Lost) =>
             {
                 Some(
                     "trying again cannot help: `infinijup rollback --force` goes back to a snapshot without keeping what is \

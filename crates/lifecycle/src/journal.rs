@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::effects::happened;
 use crate::error::{LifecycleError, Result, io_error};
+use crate::ports::GpuJournal;
 use crate::record::{SessionId, write_json};
 
 /// How far an operation is.
@@ -203,31 +204,9 @@ impl Entry {
         self.write(&mut line)
     }
 
-    /// These processes are about to be taken off the GPU, or brought back. On disk with the next [`Entry::sync`].
-    pub(crate) fn note_gpu(&self, processes: Vec<Identity>) {
-        let mut line = self.line();
-        line.0.notes.gpu = processes;
-        line.1 = true;
-    }
-
-    /// This worker is about to call the driver. On disk with the next [`Entry::sync`].
-    pub(crate) fn note_gpu_worker(&self, worker: Identity) {
-        let mut line = self.line();
-        if !line.0.notes.gpu_workers.contains(&worker) {
-            line.0.notes.gpu_workers.push(worker);
-            line.1 = true;
-        }
-    }
-
     /// What was noted of GPUs.
     pub(crate) fn notes(&self) -> GpuNotes {
         self.line().0.notes.clone()
-    }
-
-    /// Everything that was noted is on disk when this returns.
-    pub(crate) fn sync(&self) -> Result<()> {
-        let mut line = self.line();
-        if line.1 { self.write(&mut line) } else { Ok(()) }
     }
 
     /// The record says how it ended.
@@ -235,6 +214,27 @@ impl Entry {
         fs::remove_file(&self.path).map_err(io_error("remove", &self.path))?;
         happened("the journal says nothing any more");
         Ok(())
+    }
+}
+
+impl GpuJournal for Entry {
+    fn note_gpu(&self, processes: Vec<Identity>) {
+        let mut line = self.line();
+        line.0.notes.gpu = processes;
+        line.1 = true;
+    }
+
+    fn note_gpu_worker(&self, worker: Identity) {
+        let mut line = self.line();
+        if !line.0.notes.gpu_workers.contains(&worker) {
+            line.0.notes.gpu_workers.push(worker);
+            line.1 = true;
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut line = self.line();
+        if line.1 { self.write(&mut line) } else { Ok(()) }
     }
 }
 

@@ -1,9 +1,8 @@
 //! The pipelines: snapshot, rollback, branch, suspend, resume, with their journal.
 //!
-//! Everything that is done to a session is done here, in one order, written once. The engines below know one thing each:
-//! `sandbox` how processes live, `checkpoint-criu` how their state becomes files and back, `cas-core` and `manifest` how
-//! files become history. This crate wires them together and answers for the whole: **a session is either running or
-//! can be restored, whatever happens at whatever moment.**
+//! Everything that is done to a session is done here, in one order, written once. The crates below know one thing each. What is done to the
+//! machine is done by whoever is plugged into the [`ports`]. This crate answers for the whole: **a session is either running
+//! or can be restored, whatever happens at whatever moment.**
 //!
 //! # How that is kept
 //!
@@ -23,10 +22,7 @@
 mod attach;
 mod below;
 mod branch;
-mod budget;
 mod config;
-mod credentials;
-mod criu_here;
 mod disk;
 mod due;
 mod dump;
@@ -39,7 +35,6 @@ mod events;
 mod exec;
 mod forget;
 mod gpu;
-mod habitat;
 mod hints;
 mod inspect;
 mod introspect;
@@ -51,17 +46,14 @@ mod making;
 mod notes;
 mod noting;
 mod open;
-mod own_user;
 mod pipeline;
 mod place;
-mod ports;
+pub mod ports;
 mod prepare;
-mod program;
 mod record;
 mod records;
 mod recover;
 mod remove;
-mod reserve;
 mod restart;
 mod restore;
 mod restoring;
@@ -89,7 +81,6 @@ pub use doctor::{Finding, FindingState, works};
 pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
 pub use events::{EngineEvent, EventKind};
-pub use gpu_plan::GpuConfig;
 pub use introspect::{Asked, Introspect};
 pub use policy::plan::{Did, Due};
 pub use preflight::Problem;
@@ -97,6 +88,7 @@ pub use record::SessionId;
 pub use recover::Recovery;
 pub use sandbox::bounded;
 pub use schedule::Errand;
+pub use session::GpuWish;
 pub use steps::{NoWatch, StepState, Watch};
 pub use timeline::HistoryRequest;
 pub use words::micros;

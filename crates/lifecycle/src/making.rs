@@ -11,10 +11,10 @@ use std::time::Duration;
 use workspace::BranchFilesMade;
 
 use crate::error::{LifecycleError, Result};
-use crate::gpu::Placed;
 use crate::journal::Phase;
 use crate::pipeline::{Step, Work};
 use crate::place::outside_directory;
+use crate::ports::Placed;
 use crate::prepare::Prepared;
 use crate::record::{Record, SessionState};
 use crate::restore::Aim;

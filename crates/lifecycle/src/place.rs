@@ -22,9 +22,11 @@ use crate::record::SessionId;
 
 /// The two directories, and what is where below them.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) state: PathBuf,
-    pub(crate) run: PathBuf,
+pub struct Place {
+    /// What outlives a reboot.
+    pub state: PathBuf,
+    /// What does not.
+    pub run: PathBuf,
 }
 
 impl Place {
@@ -47,7 +49,8 @@ impl Place {
         self.state.join("sessions")
     }
 
-    pub(crate) fn session(&self, id: &SessionId) -> PathBuf {
+    /// What is kept of a session.
+    pub fn session(&self, id: &SessionId) -> PathBuf {
         self.sessions().join(id.as_str())
     }
 
@@ -56,11 +59,12 @@ impl Place {
     }
 
     /// Source of the mount that holds the log, the kernel's connection file and the exit status.
-    pub(crate) fn box_dir(&self, id: &SessionId) -> PathBuf {
+    pub fn box_dir(&self, id: &SessionId) -> PathBuf {
         self.session(id).join("box")
     }
 
-    pub(crate) fn log(&self, id: &SessionId) -> PathBuf {
+    /// What a session writes to its standard output and error.
+    pub fn log(&self, id: &SessionId) -> PathBuf {
         self.box_dir(id).join(LOG)
     }
 
@@ -70,8 +74,13 @@ impl Place {
     }
 
     /// Where the sockets are by which a kernel is reached. A socket's path has at most 107 bytes, so it is a short one.
-    pub(crate) fn gate(&self, id: &SessionId) -> PathBuf {
+    pub fn gate(&self, id: &SessionId) -> PathBuf {
         self.run.join("gate").join(id.as_str())
+    }
+
+    /// The program that boxes run, each version of it.
+    pub fn programs(&self) -> PathBuf {
+        self.state.join("programs")
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
@@ -96,7 +105,7 @@ impl Place {
 }
 
 /// The log's name in the box.
-pub(crate) const LOG: &str = "log";
+pub const LOG: &str = "log";
 /// The kernel's connection file in the box.
 pub(crate) const CONNECTION: &str = "connection.json";
 
@@ -106,7 +115,7 @@ pub(crate) fn outside_directory(workspace: &Path) -> PathBuf {
 }
 
 /// A directory that nobody else can enter, made if it is not there.
-pub(crate) fn make(path: &Path) -> Result<()> {
+pub fn make(path: &Path) -> Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io_error("create", path))?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o700))
         .map_err(io_error("set the mode of", path))?)

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use api::InterruptMode;
 use cas_core::ObjectId;
-pub(crate) use gpu_plan::GpuWish;
 use jiff::Timestamp;
 use sandbox::User;
 use sandbox::bounded;
@@ -18,10 +17,11 @@ use serde::{Deserialize, Serialize};
 use workspace::FilePolicy;
 
 use crate::error::{LifecycleError, Result, io_error};
-use crate::habitat::HabitatKind;
 use crate::notes::Notes;
+use crate::ports::HabitatKind;
 
-pub(crate) use crate::json::{json, write_json};
+pub(crate) use crate::json::write_json;
+pub(crate) use crate::session::GpuWish;
 pub use crate::session::SessionId;
 pub(crate) use api::{Network, SessionState};
 
@@ -30,13 +30,13 @@ const RECORD_LIMIT: u64 = 16 << 20;
 
 /// A Jupyter kernel's side of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct KernelRecord {
+pub struct KernelRecord {
     /// Name of the kernelspec.
     pub(crate) spec: String,
     /// The connection file for clients, outside.
     pub(crate) connection_file: PathBuf,
     /// Ports on loopback outside, and the ones inside that they lead to.
-    pub(crate) ports: Vec<(u16, u16)>,
+    pub ports: Vec<(u16, u16)>,
     /// The language of its cells; empty if nobody said.
     #[serde(default)]
     pub(crate) language: String,
@@ -51,43 +51,55 @@ pub(crate) struct OriginRecord {
     pub(crate) commit: String,
 }
 
-/// Everything that must be known to look after a session.
+/// Everything that must be known to look after a session. A habitat reads and writes what is its own of it: where processes are, who they
+/// are, and what helps them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
-    pub(crate) id: SessionId,
-    pub(crate) name: String,
-    pub(crate) owner: User,
+pub struct Record {
+    /// Its name for ever.
+    pub id: SessionId,
+    /// Its name for people.
+    pub name: String,
+    /// Whose it is.
+    pub owner: User,
     pub(crate) state: SessionState,
     /// For people.
     pub(crate) command: Vec<String>,
-    pub(crate) cwd: PathBuf,
+    /// Where its command runs.
+    pub cwd: PathBuf,
     pub(crate) created: Timestamp,
-    pub(crate) network: Network,
-    pub(crate) outside: bool,
+    /// Its network.
+    pub network: Network,
+    /// Whether a private network has a way out.
+    pub outside: bool,
     /// The directory that is the session's own, as seen inside.
-    pub(crate) workspace: PathBuf,
+    pub workspace: PathBuf,
     pub(crate) files: FilePolicy,
-    pub(crate) memory_limit: Option<u64>,
-    pub(crate) pids_limit: Option<u64>,
-    pub(crate) kernel: Option<KernelRecord>,
+    /// Bytes of memory that it may use.
+    pub memory_limit: Option<u64>,
+    /// Processes and threads that it may have.
+    pub pids_limit: Option<u64>,
+    /// Its kernel, if it is one.
+    pub kernel: Option<KernelRecord>,
     /// The thread that its snapshots go to.
     pub(crate) thread: String,
     /// Its newest snapshot, or the one it came from.
     pub(crate) head: Option<String>,
     pub(crate) origin: Option<OriginRecord>,
     /// Where the files of the workspace really are: there, or in a directory of their own if it is a branch's.
-    pub(crate) files_at: PathBuf,
+    pub files_at: PathBuf,
     /// The first process of the tree, as the machine numbers it.
-    pub(crate) init: Option<Identity>,
+    pub init: Option<Identity>,
     /// Process 1 of the box, which no snapshot contains.
     #[serde(default)]
-    pub(crate) holder: Option<Identity>,
-    pub(crate) forwarder: Option<Identity>,
-    pub(crate) pasta: Option<Identity>,
+    pub holder: Option<Identity>,
+    /// Leads ports outside to its kernel.
+    pub forwarder: Option<Identity>,
+    /// Its way out, if it has a private network.
+    pub pasta: Option<Identity>,
     pub(crate) exit: Option<i32>,
     /// Files outside the workspace that the session has a private copy of: the original and the copy.
     #[serde(default)]
-    pub(crate) outside_copies: Vec<(PathBuf, PathBuf)>,
+    pub outside_copies: Vec<(PathBuf, PathBuf)>,
     /// Where its processes live.
     #[serde(default, rename = "attached")]
     pub(crate) habitat: HabitatKind,
@@ -127,7 +139,7 @@ impl Record {
     }
 
     /// The box, if the session is in one and runs.
-    pub(crate) fn living_holder(&self, action: &'static str) -> Result<Identity> {
+    pub fn living_holder(&self, action: &'static str) -> Result<Identity> {
         self.holder.filter(|_| self.state == SessionState::Running).ok_or_else(|| {
             LifecycleError::WrongState { session: self.name.clone(), state: self.state.as_str(), action }
         })

@@ -20,6 +20,7 @@ use crate::locks::Doing;
 use crate::making::{Again, IT_RUNS, LAUNCH, LEAD_CLIENTS, New, WAIT_FOR_THE_KERNEL};
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::place::CONNECTION;
+use crate::ports::Granted;
 use crate::prepare::{Connection, Prepared, check_directory, prepare, replace_as};
 use crate::record::{Record, SessionState};
 use crate::start::for_people;
@@ -96,7 +97,7 @@ impl Engine {
             // A branch sees a copy of its own there; whether it can be entered is found out inside.
             check_directory(cwd.as_path())?;
         }
-        let (gpus, devices) = self.gpus_for(&record.gpu_wish, &record.owner)?;
+        let Granted { gpus, nodes: devices } = self.gpu().grant(&record.gpu_wish, &record.owner)?;
         if request.snapshot && record.state == SessionState::Running {
             self.snapshot_held(
                 &mut record,

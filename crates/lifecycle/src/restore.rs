@@ -21,9 +21,7 @@ use workspace::Listing;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
-use crate::gpu::{GpuAim, Placed, in_manifest};
-use crate::habitat::{Habitat, Made};
-use crate::ports::{RestoreWanted, Tree};
+use crate::ports::{GpuHeld, Habitat, Made, Placed, RestoreWanted, Tree};
 use crate::record::Record;
 use crate::steps::{StepProgress, Steps, Watch};
 
@@ -33,7 +31,7 @@ pub(crate) struct Aim {
     pub(crate) files: Listing,
     pub(crate) images: PlainImages,
     /// What it has on GPUs.
-    pub(crate) gpu: Option<GpuAim>,
+    pub(crate) gpu: Option<GpuHeld>,
     /// What the images are kept under.
     pub(crate) key: String,
     /// It cannot be forgotten meanwhile.
@@ -56,7 +54,7 @@ impl Engine {
         if !force || self.inner.user.uid == 0 {
             self.inner.sealer.check(&commit.to_string())?;
         }
-        let gpu = GpuAim::of(&snapshot)?;
+        let gpu = GpuHeld::of(&snapshot)?;
         self.check_host(&commit, &snapshot, force)?;
         let watch = steps.watch();
         let images =
@@ -94,12 +92,11 @@ impl Engine {
                 detail: "it does not say which machine it was taken on".to_owned(),
             });
         };
-        let mut here = self.fingerprint(None)?;
-        if !taken.fingerprint.gpus.is_empty() {
-            let host = self.inner.gpus.host()?;
-            here.gpus = host.gpus.iter().map(in_manifest).collect();
-            here.driver_version = Some(host.driver_version);
-        }
+        let gpus = match taken.fingerprint.gpus.is_empty() {
+            true => None,
+            false => Some(self.gpu().host()?),
+        };
+        let here = self.fingerprint(gpus.as_ref())?;
         let of_gpus = |code: &str| code.starts_with("gpu-") || code.starts_with("driver-");
         match compare(&taken.fingerprint, &here) {
             Verdict::Incompatible(reasons) if force && reasons.iter().all(|reason| of_gpus(reason.code)) => {
@@ -126,7 +123,7 @@ impl Engine {
         let images = rewritten.as_ref().map_or(images, |staged| staged.path());
         let log_dir = self.inner.place.criu_log(&record.id);
         let habitat = self.habitat(record);
-        habitat.make_ready(record, images, placed.nodes.clone())?;
+        habitat.make_ready(record, images, placed.granted.nodes.clone())?;
         let wanted = RestoreWanted { images, log_dir: &log_dir, file_locks };
         let mut hooks = RestoreHooks { habitat, record, images, pid: None, worker: None, failure: None };
         let restored = self.checkpointer().restore(&Tree::of(record), &wanted, &mut hooks);

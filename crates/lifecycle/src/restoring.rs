@@ -36,10 +36,10 @@ pub(crate) const RESTORING: Stage<Swap> = Stage::new(
         })
         .undo(|work, _| work.engine.end_restored(work.record)),
         Step::parts("onto the GPU", &["restore the GPU", "unlock the GPU"], |work, swap| {
-            let (engine, init) = (work.engine, work.record.init);
+            let init = work.record.init;
             let (_, placed) = swap.going()?.ready()?;
             let (entry, steps) = work.noted()?;
-            init.map_or(Ok(()), |init| engine.put_onto_gpus(init, placed, entry, steps))
+            init.map_or(Ok(()), |init| placed.put(init, entry, steps))
         }),
         Step::quiet("lead clients to it", |work, _| work.engine.forward(work.record)),
         Step::quiet("commit the way back", |work, swap| {

@@ -14,9 +14,9 @@ use workspace::{Plan, PutBack};
 
 use crate::ending::TO_GO_BACK;
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result};
+use crate::error::{LifecycleError, Result, explain};
 use crate::events::EventKind;
-use crate::gpu::{Wanted, explain};
+use crate::gpu::Wanted;
 use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Work};
 use crate::record::{Record, SessionState};

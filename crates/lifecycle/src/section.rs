@@ -6,7 +6,7 @@ use manifest::{Extra, ManifestError, Section, TypedSection};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::habitat::HabitatKind;
+use crate::ports::HabitatKind;
 use crate::record::{KernelRecord, Network, Record};
 
 /// A session, as it was when the snapshot was taken.

@@ -1,4 +1,4 @@
-//! What a session is called.
+//! What a session is called, and which GPUs it is to have.
 
 use std::fmt;
 
@@ -49,4 +49,17 @@ impl fmt::Display for SessionId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
+}
+
+/// Which of the machine's GPUs a session may use, as its record has it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GpuWish {
+    /// All that the machine has; none is fine too.
+    All,
+    /// None. What a record says that was written before sessions had GPUs.
+    #[default]
+    None,
+    /// These, each by its index, its UUID or an unambiguous beginning of its UUID.
+    List(Vec<String>),
 }

@@ -22,9 +22,9 @@ use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::events::EventKind;
 use crate::exec::exit_code;
-use crate::gpu::GpuTaken;
 use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
+use crate::ports::{GpuHost, GpuPlan};
 use crate::record::Record;
 use crate::section::SessionSection;
 use crate::start::check_policy;
@@ -183,7 +183,7 @@ impl Engine {
             ingested.criu.to_section()?,
             captured.workspace.to_section()?,
             captured.outside.to_section()?,
-            HostSection { fingerprint: self.fingerprint(gpu.as_ref())? }.to_section()?,
+            HostSection { fingerprint: self.fingerprint(gpu.as_ref().map(|gpu| &gpu.host))? }.to_section()?,
             SessionSection::of(record).to_section()?,
         ];
         if let Some(gpu) = &gpu {
@@ -197,7 +197,7 @@ impl Engine {
         if let Some(variables) = &why.variables {
             sections.push(variables_section(variables, &session)?);
         }
-        let vram_bytes = gpu.as_ref().map_or(0, |gpu| gpu.vram_bytes);
+        let vram_bytes = gpu.as_ref().map_or(0, GpuPlan::vram_bytes);
         // As it was when the operation began: one that came later is for the next snapshot.
         let mark = record.notes.mark.clone().filter(|_| why.request.label.is_none());
         let figures = Figures {
@@ -250,11 +250,11 @@ impl Engine {
     }
 
     /// What this machine is, for the comparison at a restore. GPUs are part of it for what uses some.
-    pub(crate) fn fingerprint(&self, gpu: Option<&GpuTaken>) -> Result<manifest::host::HostFingerprint> {
+    pub(crate) fn fingerprint(&self, gpus: Option<&GpuHost>) -> Result<manifest::host::HostFingerprint> {
         Ok(manifest::host::probe::probe(manifest::host::probe::Given {
             criu_version: self.criu_version(),
-            driver_version: gpu.map(|gpu| gpu.driver_version.clone()),
-            gpus: gpu.map(|gpu| gpu.gpus.clone()).unwrap_or_default(),
+            driver_version: gpus.map(|host| host.driver_version.clone()),
+            gpus: gpus.map(|host| host.gpus.clone()).unwrap_or_default(),
         })?)
     }
 

@@ -9,20 +9,18 @@ use api::{SessionView, StartRequest};
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::bounded;
-use sandbox::{Commands, DeviceNode, SandboxError, User};
+use sandbox::{Commands, SandboxError};
 use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::gpu::nodes_for;
-use crate::habitat::HabitatKind;
 use crate::locks::Doing;
 use crate::making::{IT_RUNS, LAUNCH, LEAD_CLIENTS, New, WAIT_FOR_THE_KERNEL, remove_place, starting};
 use crate::notes::Notes;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::place::{CONNECTION, make, make_for};
+use crate::ports::{Granted, HabitatKind};
 use crate::prepare::{Connection, Prepared, check_directory, new_ports, prepare, replace_for, write_for};
-use crate::record::GpuWish;
 use crate::record::{KernelRecord, Network, Record, SessionId, SessionState};
 use crate::steps::{Steps, Watch};
 use crate::words;
@@ -85,7 +83,7 @@ impl Engine {
             check_directory(directory)?;
         }
 
-        let (gpus, devices) = self.gpus_for(&gpu_wish, &user)?;
+        let Granted { gpus, nodes: devices } = self.gpu().grant(&gpu_wish, &user)?;
         let mut record = Record {
             id: id.clone(),
             thread: self.inner.store.open()?.free_thread(&name, id.as_str())?,
@@ -148,13 +146,6 @@ impl Engine {
             cwd: record.cwd.clone(),
         };
         self.habitat(record).launch(record, commands, prepared.devices)
-    }
-
-    /// The GPUs that a session with this wish gets, and the nodes by which it opens them.
-    pub(crate) fn gpus_for(&self, wish: &GpuWish, user: &User) -> Result<(Vec<String>, Vec<DeviceNode>)> {
-        let (gpus, host) = self.grant(wish, user)?;
-        let nodes = host.map(|host| nodes_for(&host, &gpus)).unwrap_or_default();
-        Ok((gpus, nodes))
     }
 
     /// From here on the session is looked after, and its view can be given out.

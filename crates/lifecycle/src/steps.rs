@@ -46,7 +46,7 @@ impl Watch for NoWatch {
 }
 
 /// The steps of one run of a pipeline.
-pub(crate) struct Steps<'a> {
+pub struct Steps<'a> {
     watch: &'a dyn Watch,
     done: Vec<TimedStep>,
     warnings: Vec<String>,
@@ -64,7 +64,7 @@ impl<'a> Steps<'a> {
     }
 
     /// Runs one step.
-    pub(crate) fn run<T>(&mut self, step: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn run<T>(&mut self, step: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let begun = self.begin(step);
         let result = work();
         self.end(begun, result.is_ok());

@@ -5,8 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::{SessionView, StopRequest};
-use checkpoint_cuda::CudaError;
-use gpu_detect::DetectError;
 use rustix::process::Signal;
 use sandbox::SandboxError;
 use sandbox::process::Identity;
@@ -16,6 +14,7 @@ use crate::error::{LifecycleError, Result, io_error};
 use crate::journal::Phase;
 use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
+use crate::ports::Means;
 use crate::record::{Record, SessionState};
 use crate::steps::{NoWatch, Steps};
 
@@ -143,9 +142,8 @@ impl Engine {
 /// Whether a process was missed that had just been there.
 fn tells_of_an_end(error: &LifecycleError) -> bool {
     match error {
+        LifecycleError::Engine(said) => said.means == Means::ProcessGone,
         LifecycleError::Sandbox(SandboxError::Gone { .. })
-        | LifecycleError::Detect(DetectError::NoProcess { .. })
-        | LifecycleError::Cuda(CudaError::Ended { .. })
         // It says in many ways that it does not find a process.
         | LifecycleError::Criu(_) => true,
         LifecycleError::GpuStuck { source, .. } => tells_of_an_end(source),

@@ -17,10 +17,8 @@ use staging::Staged;
 use workspace::{FilePolicy, Listing, Pending};
 
 use crate::error::{LifecycleError, Result};
-use crate::gpu::look::GpuPlan;
-use crate::gpu::{GpuTaken, OffGpu, Placed};
 use crate::journal::Phase;
-use crate::ports::Checkpointer;
+use crate::ports::{Checkpointer, GpuPlan, OffGpu, Placed};
 use crate::restore::Aim;
 
 /// What is known so far.
@@ -91,7 +89,7 @@ pub(crate) struct Taking {
     /// It stands still, and goes on when this is dropped.
     pub(crate) stopped: Option<StoppedTree>,
     /// Processes that are off the GPU. Dropped after the tree goes on: the driver cannot bring back what is stopped.
-    pub(crate) off: Option<OffGpu>,
+    pub(crate) off: Option<Box<dyn OffGpu>>,
     /// Why the driver would not bring them back.
     pub(crate) gpu_failure: Option<LifecycleError>,
     pub(crate) taken: Option<Taken>,
@@ -144,7 +142,7 @@ pub(crate) struct Taken {
     pub(crate) dumped: Dumped,
     pub(crate) warnings: Vec<String>,
     /// What it has on GPUs.
-    pub(crate) gpu: Option<GpuTaken>,
+    pub(crate) gpu: Option<GpuPlan>,
     /// How long work on the GPU stood still; `None` if it still does.
     pub(crate) gpu_paused: Option<Duration>,
 }

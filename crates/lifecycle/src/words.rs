@@ -7,10 +7,11 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use api::{Activity, ActivityState, EnvVar, InterruptMode, Keep, Text};
-use gpu_plan::GpuWish;
 use jupyter_bridge::client::{Doing, Variable};
 use policy::SessionPolicy;
 use workspace::FilePolicy;
+
+use crate::session::GpuWish;
 
 /// The most that a snapshot takes of a workspace, unless the caller says otherwise.
 const TREE_BYTES: u64 = 10 << 30;

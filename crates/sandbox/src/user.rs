@@ -27,23 +27,23 @@ pub struct User {
 }
 
 impl User {
-    /// Whoever runs this program. One whom the user database does not know has the groups of the process and a home at `/`.
+    /// Whoever runs this program, as the password database knows them.
+    ///
+    /// Where it does not (a container with a number for a user), the number is the name, and `HOME` is believed. The groups are those
+    /// that this process has: nobody here could give it others.
     pub fn current() -> Result<Self> {
         let uid = rustix::process::geteuid().as_raw();
-        match Self::by_uid(uid) {
-            Err(SandboxError::NoUser { .. }) => {
-                let groups = rustix::process::getgroups().map_err(SandboxError::system("list our groups"))?;
-                Ok(Self {
-                    uid,
-                    gid: rustix::process::getegid().as_raw(),
-                    groups: groups.iter().map(|group| group.as_raw()).collect(),
-                    name: uid.to_string(),
-                    home: std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from),
-                    shell: PathBuf::from("/bin/sh"),
-                })
-            }
-            known => known,
+        let gid = rustix::process::getegid().as_raw();
+        let listed = rustix::process::getgroups().map_err(SandboxError::system("list our groups"))?;
+        let mut groups: Vec<u32> = listed.iter().map(|group| group.as_raw()).collect();
+        if !groups.contains(&gid) {
+            groups.push(gid);
         }
+        let home = || std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
+        Ok(match Self::by_uid(uid) {
+            Ok(known) => Self { gid, groups, ..known },
+            Err(_) => Self { uid, gid, groups, name: uid.to_string(), home: home(), shell: "/bin/sh".into() },
+        })
     }
 
     /// Looks a user up by id.
@@ -109,6 +109,13 @@ pub(crate) fn take_credentials(user: &User) -> std::result::Result<(), rustix::i
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_current_one_is_this_process() {
+        let user = User::current().expect("we are somebody");
+        assert_eq!(user.uid, rustix::process::geteuid().as_raw());
+        assert!(user.groups.contains(&user.gid) && !user.name.is_empty());
+    }
 
     #[test]
     fn root_is_known_and_nobody_has_the_last_id() {

@@ -14,13 +14,17 @@
 //! If the store is encrypted, images are in memory only: what is on disk must not be plain. Captured files are files of the disk
 //! anyway.
 //!
+//! What a store may take of the disk (`budget`), and what is kept back of it for bad days (`reserve`), is counted here, too.
+//!
 //! Nothing here is the only copy of anything: what is staged is either on its way into the store, with its processes still
 //! there, or on its way out of it.
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod cache;
 mod error;
+mod reserve;
 mod room;
 
 use std::fs::{self, DirBuilder};
@@ -30,9 +34,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::io_error;
+pub use budget::{Used, allowed};
 use cache::{Cache, remove};
 use cas_core::fsio::random_name;
 pub use error::{Result, StagingError};
+pub use reserve::Reserve;
 pub use room::disk_free;
 use room::{Medium, Memory, Room};
 

@@ -56,31 +56,45 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("history", &["api", "sandbox", "image-store", "manifest", "cas-core"]),
     // Rules for what happens by itself, which depends on what a kernel does.
     ("policy", &["jupyter-bridge"]),
-    // The pipelines wire the engines to the store.
+    // The pipelines, and what they need of a machine.
     (
         "lifecycle",
         &[
             "api",
-            "gpu-detect",
-            "checkpoint-cuda",
             "checkpoint-criu",
             "sandbox",
             "jupyter-bridge",
-            "image-trust",
             "doctor",
             "workspace",
             "image-store",
             "staging",
             "preflight",
-            "gpu-plan",
             "history",
             "policy",
             "manifest",
             "cas-core",
         ],
     ),
+    // The machine that the pipelines work on: the engines in their ports.
+    (
+        "machine",
+        &[
+            "api",
+            "gpu-detect",
+            "checkpoint-cuda",
+            "checkpoint-criu",
+            "sandbox",
+            "image-trust",
+            "doctor",
+            "workspace",
+            "preflight",
+            "gpu-plan",
+            "lifecycle",
+            "manifest",
+        ],
+    ),
     // The two programs at the ends of the wire.
-    ("infinijupd", &["lifecycle", "api", "remote"]),
+    ("infinijupd", &["lifecycle", "machine", "api", "remote"]),
     ("cli", &["api", "gpu-detect", "jupyter-bridge", "history", "manifest", "cas-core"]),
 ];
 

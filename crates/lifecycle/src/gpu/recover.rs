@@ -8,48 +8,37 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandbox::process::{self, Identity};
+use sandbox::process::Identity;
 
-use super::stage::still;
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result};
+use crate::error::{LifecycleError, Result, explain};
 use crate::journal::{Entry, GpuNotes};
 use crate::locks::Doing;
 use crate::record::{Record, SessionId};
 
-/// How soon to look again whether a call that hangs has ended.
+/// How soon to look again whether what was in the way has passed.
 const AGAIN: Duration = Duration::from_millis(200);
 
 impl Engine {
     /// Waits for workers of an earlier daemon. They are never killed.
     pub(crate) fn wait_for_gpu_workers(&self, notes: &GpuNotes) {
         for worker in &notes.gpu_workers {
-            self.inner.gone.wait(*worker);
+            self.gpu().wait_for_worker(*worker);
         }
     }
 
-    /// Brings the processes of these notes back to RUNNING. Workers of an earlier daemon have been waited for; our own may well be
-    /// among those that are noted, and what they do is the driver's business.
+    /// Brings the processes of these notes back. Workers of an earlier daemon have been waited for; our own may well be among those
+    /// that are noted, and what they do is the driver's business.
     pub(crate) fn back_from_notes(&self, notes: &GpuNotes) -> Result<()> {
-        let pids: Vec<i32> =
-            notes.gpu.iter().filter(|one| one.is_alive()).map(|identity| identity.pid).collect();
-        if pids.is_empty() {
-            return Ok(());
-        }
-        Ok(still(&self.inner.gpus.driver()?, &pids)?)
+        self.gpu().bring_back(&notes.gpu)
     }
 
     /// The same for a tree of which nothing was noted, or what was noted cannot be read.
     pub(crate) fn back_from_anywhere(&self, record: &Record) -> Result<()> {
-        let gpus = &self.inner.gpus;
-        let Some(init) = record.init.filter(Identity::is_alive) else { return Ok(()) };
-        if !gpus.present() {
-            return Ok(());
+        match record.init.filter(Identity::is_alive) {
+            Some(init) => self.gpu().bring_back_tree(init),
+            None => Ok(()),
         }
-        let pids: Vec<i32> = process::tree(init.pid)?.iter().map(|process| process.pid).collect();
-        let driver = gpus.driver()?;
-        let cuda: Vec<i32> = driver.find(&pids)?.iter().map(|process| process.pid).collect();
-        Ok(still(&driver, &cuda)?)
     }
 
     /// An operation has left processes off the GPU: the record says why, and its entry stays in the journal.
@@ -84,12 +73,11 @@ impl Engine {
         }
     }
 
-    /// A call to the driver hangs: when it has ended, the session is looked after. Without a thread the next operation does it.
+    /// Something is in the way that can pass: when it has, the session is looked after. Without a thread the next operation does it.
     fn mend_later(&self, id: &SessionId) {
-        let hangs = |engine: &Self| {
-            engine.inner.gpus.driver_in_use().is_some_and(|driver| !driver.abandoned().is_empty())
-        };
-        if !hangs(self) {
+        let notes =
+            self.inner.journal.reopen(id).ok().flatten().map(|entry| entry.notes()).unwrap_or_default();
+        if !self.gpu().must_wait(&notes.gpu) {
             return;
         }
         let (weak, id) = (Arc::downgrade(&self.inner), id.clone());
@@ -102,7 +90,7 @@ impl Engine {
                 let engine = Self { inner };
                 let record = engine.records().get(&id).cloned();
                 let Some(record) = record.filter(|record| record.gpu_trouble.is_some()) else { return };
-                if hangs(&engine) {
+                if engine.gpu().must_wait(&notes.gpu) {
                     continue;
                 }
                 let Ok(_held) = engine.inner.locks.take(&id, &record.name, Doing::GpuReturn) else {
@@ -118,19 +106,4 @@ impl Engine {
         };
         let _later = std::thread::Builder::new().name("gpu".to_owned()).spawn(wait);
     }
-}
-
-/// The error with its causes, in one line.
-pub(crate) fn explain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text
 }

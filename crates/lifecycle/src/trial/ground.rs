@@ -10,6 +10,7 @@ use api::{
 };
 
 use super::machine::{FakeBox, FakeCriu, Machine, is_stopped, number_in};
+use super::rest::Nothing;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -70,18 +71,17 @@ impl Ground {
 
     /// A daemon comes.
     pub(super) fn open(&self) -> (Engine, Recovery) {
-        let config = Config {
-            program: Some("/bin/true".into()),
-            reserve_bytes: 0,
-            ..Config::new(self.home.join("state"), self.home.join("run"))
-        };
+        let config =
+            Config { reserve_bytes: 0, ..Config::new(self.home.join("state"), self.home.join("run")) };
         let machine = self.machine.clone();
-        Engine::open_on(config, |_, _, _| Ports {
+        let ports = Ports {
             checkpointer: std::sync::Arc::new(FakeCriu(machine.clone())),
             own_box: std::sync::Arc::new(FakeBox(machine.clone())),
             host_tree: std::sync::Arc::new(FakeBox(machine)),
-        })
-        .unwrap()
+            gpu: std::sync::Arc::new(Nothing),
+            doctor: std::sync::Arc::new(Nothing),
+        };
+        Engine::open(config, |_| Ok(ports)).unwrap()
     }
 
     pub(super) fn command() -> Start {

@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use checkpoint_criu::images::{Inventory, PagemapEntry, PstreeEntry};
-use checkpoint_criu::{Criu, DumpStats, Dumped, Event, Hooks, Leave};
+use checkpoint_criu::{DumpStats, Dumped, Event, Hooks, Leave};
 use prost::Message;
 use rustix::process::Signal;
 use sandbox::process::Identity;
@@ -21,8 +21,7 @@ use workspace::Places;
 
 use super::fuse::{outlive, pass, request};
 use crate::error::{LifecycleError, Result};
-use crate::habitat::{Habitat, Made};
-use crate::ports::{Checkpointer, DumpWanted, RestoreWanted, Tree};
+use crate::ports::{Checkpointer, DumpWanted, Habitat, Made, RestoreWanted, Tree};
 use crate::record::{Record, SessionId};
 
 /// The number that a process has in memory when it was started and not restored.
@@ -151,7 +150,7 @@ impl Checkpointer for FakeCriu {
         request("look for CRIU")
     }
 
-    fn criu(&self) -> Option<&Criu> {
+    fn version(&self) -> Option<String> {
         None
     }
 

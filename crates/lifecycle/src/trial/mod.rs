@@ -15,6 +15,7 @@ pub(crate) mod fuse;
 mod ground;
 mod listed;
 pub(crate) mod machine;
+mod rest;
 mod stories;
 
 use std::process::{Command, Output};

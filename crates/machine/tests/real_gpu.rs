@@ -18,6 +18,7 @@ use api::{
 };
 use checkpoint_cuda::{Driver, NoNotes, Settings, State, Target};
 use lifecycle::{Config, Engine, NoWatch};
+use machine::Settings as EngineSettings;
 use serde_json::{Value, json};
 
 /// Names the device server's directory to a story.
@@ -138,6 +139,10 @@ fn program(name: &str) -> PathBuf {
     directory.join(name)
 }
 
+fn settings() -> EngineSettings {
+    EngineSettings { program: Some(program("infinijup-box")), ..EngineSettings::default() }
+}
+
 /// A machine with two GPUs, as far as CUDA can tell.
 struct Machine {
     process: Child,
@@ -218,9 +223,8 @@ impl World {
         let server = PathBuf::from(std::env::var_os(SERVER)?);
         let home = tempfile::Builder::new().prefix("infinijup-test-").tempdir_in("/var/lib").unwrap();
         fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
-        let mut config = Config::new(home.path().join("state"), home.path().join("run"));
-        config.program = Some(program("infinijup-box"));
-        let (engine, _) = Engine::open(config.clone()).unwrap();
+        let config = Config::new(home.path().join("state"), home.path().join("run"));
+        let (engine, _) = machine::open(config.clone(), settings()).unwrap();
         Some(Self { engine, config, server, home })
     }
 
@@ -543,7 +547,7 @@ fn story_a_daemon_that_died() {
         let identity = sandbox::process::Identity::of(pid).unwrap().unwrap();
         let line = json!({"phase": "dumping", "worker": null, "gpu": [identity], "gpu_workers": []});
         fs::write(&journal, line.to_string()).unwrap();
-        let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
+        let (engine, recovery) = machine::open(world.config.clone(), settings()).unwrap();
         assert!(recovery.troubles.is_empty(), "{how}: {recovery:?}");
         assert_eq!(recovery.finished.len(), 1, "{how}: {recovery:?}");
         world.engine = engine;
@@ -563,7 +567,7 @@ fn story_a_daemon_that_died() {
     let line = json!({"phase": "dumping", "worker": null, "gpu": [identity]});
     fs::write(&journal, line.to_string()).unwrap();
     world.fails("restore", 8, 999);
-    let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
+    let (engine, recovery) = machine::open(world.config.clone(), settings()).unwrap();
     assert_eq!(recovery.troubles.len(), 1, "{recovery:?}");
     world.engine = engine;
     let view = world.engine.session("orphan").unwrap();

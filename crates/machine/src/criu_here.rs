@@ -12,14 +12,12 @@ use std::time::Duration;
 use checkpoint_criu::{
     Criu, CriuError, DumpOptions, Dumped, Habitat, Hooks, MemoryPath, Plain, RestoreOptions, Runner,
 };
+use lifecycle::ports::{
+    Checkpointer, DumpWanted, HabitatKind, LOG, Place, RestoreWanted, Tree, explain, make_private,
+};
+use lifecycle::{LifecycleError, Result};
 use sandbox::process::Identity;
 use sandbox::{BoxSpec, Program, ROOT_PID, User, inside, inside_directory};
-
-use crate::config::Config;
-use crate::error::{LifecycleError, Result};
-use crate::habitat::HabitatKind;
-use crate::place::{LOG, Place, make};
-use crate::ports::{Checkpointer, DumpWanted, RestoreWanted, Tree};
 
 /// CRIU, and what is known about it.
 pub(crate) struct CriuHere {
@@ -37,10 +35,15 @@ pub(crate) struct CriuHere {
 }
 
 impl CriuHere {
-    pub(crate) fn new(config: &Config, place: &Place, program: &Program) -> Self {
+    pub(crate) fn new(
+        named: Option<PathBuf>,
+        time_limit: Duration,
+        place: &Place,
+        program: &Program,
+    ) -> Self {
         Self {
-            named: config.criu.clone(),
-            time_limit: config.criu_limit,
+            named,
+            time_limit,
             memory: Arc::new(Plain),
             program: program.clone(),
             notes: place.run.join("kdat"),
@@ -59,6 +62,11 @@ impl CriuHere {
         Ok(self.found.get_or_init(|| (criu, notes)))
     }
 
+    /// CRIU, for those who look at it.
+    pub(crate) fn criu(&self) -> Option<&Criu> {
+        self.found().ok().map(|(criu, _)| criu)
+    }
+
     /// CRIU for trees outside of boxes, which only root may dump, and its notes on the kernel.
     pub(crate) fn for_host(&self) -> Result<(&Criu, &Path)> {
         if !rustix::process::geteuid().is_root() {
@@ -73,7 +81,7 @@ impl CriuHere {
             return Ok((criu, notes));
         }
         let directory = self.notes.join("host");
-        make(&directory)?;
+        make_private(&directory)?;
         let notes = criu.learn_kernel(&directory, checkpoint_criu::kernel_notes_of_host)?;
         Ok((criu, self.host_notes.get_or_init(|| notes)))
     }
@@ -123,7 +131,7 @@ impl CriuHere {
     fn notes_in_box(&self, criu: &Path) -> Result<Vec<u8>, CriuError> {
         let failed = |detail: String| CriuError::Kernel { detail };
         let scratch = self.notes.join("box");
-        make(&scratch).map_err(|error| failed(error.to_string()))?;
+        make_private(&scratch).map_err(|error| failed(error.to_string()))?;
         let spec = BoxSpec {
             id: "kernel".to_owned(),
             commands: None,
@@ -137,7 +145,7 @@ impl CriuHere {
             devices: Vec::new(),
             clocks: None,
         };
-        let launched = sandbox::launch(&self.program, &spec).map_err(|error| failed(with_causes(&error)))?;
+        let launched = sandbox::launch(&self.program, &spec).map_err(|error| failed(explain(&error)))?;
         let run = |words: &[&str]| {
             let mut runner = inside(&self.program, launched.holder, None, &[]).into_iter();
             let mut command = std::process::Command::new(runner.next().unwrap_or_default());
@@ -162,8 +170,9 @@ impl Checkpointer for CriuHere {
         self.found().map(drop)
     }
 
-    fn criu(&self) -> Option<&Criu> {
-        self.found().ok().map(|(criu, _)| criu)
+    fn version(&self) -> Option<String> {
+        let (major, minor, sub) = self.criu()?.version().ok()?;
+        Some(format!("{major}.{minor}.{sub}"))
     }
 
     fn can_serve_host(&self) -> Result<()> {
@@ -216,12 +225,5 @@ impl Checkpointer for CriuHere {
     fn release(&self, init: Identity) {
         // One that is gone already needs no release.
         let _gone = checkpoint_criu::release(init.pid);
-    }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }

@@ -10,8 +10,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use api::Network;
+use base::io_error;
 use checkpoint_criu::images::{FileKind, Images};
+use lifecycle::ports::{Habitat, LOG, Made, Place, Record, make_private};
+use lifecycle::{LifecycleError, Result, SessionId};
 use rustix::process::Signal;
+use sandbox::bounded;
 use sandbox::process::Identity;
 use sandbox::{
     BOX_DIR, BoxSpec, Cgroup, Clocks, Commands, DeviceNode, Forwarder, Gate, Launched, Limits, Pasta,
@@ -19,13 +24,8 @@ use sandbox::{
 };
 use workspace::Places;
 
-use super::ending::{KILL_LIMIT, end_all};
-use super::port::{Habitat, Made};
+use super::ending::{end_all, remove_group, thaw_group};
 use crate::credentials;
-use crate::error::{LifecycleError, Result, io_error};
-use crate::place::{LOG, Place, make};
-use crate::record::{Network, Record, SessionId, json};
-use sandbox::bounded;
 
 /// The box's file systems in memory, as a tar archive.
 const TMPFS_FILE: &str = "infinijup-tmpfs.tar";
@@ -58,7 +58,7 @@ impl OwnBox {
                     directory: self.place.gate(&record.id),
                     ports: kernel.ports.iter().map(|(_, inside)| *inside).collect(),
                 };
-                make(&gate.directory)?;
+                make_private(&gate.directory)?;
                 Some(gate)
             }
             _ => None,
@@ -155,7 +155,8 @@ impl Habitat for OwnBox {
         sandbox::pack_tmpfs(&self.program, holder, archive)?;
         // Staged like CRIU's own images, which nobody waits for to reach the disk.
         let path = images.join(CLOCKS_FILE);
-        let clocks = json(&path, &sandbox::clocks_of(holder)?)?;
+        let clocks = serde_json::to_vec_pretty(&sandbox::clocks_of(holder)?)
+            .map_err(|error| LifecycleError::Bug(format!("clocks cannot be written: {error}")))?;
         Ok(fs::write(&path, clocks).map_err(io_error("write", &path))?)
     }
 
@@ -213,9 +214,7 @@ impl Habitat for OwnBox {
     }
 
     fn thaw(&self, id: &SessionId) {
-        if let Ok(Some(cgroup)) = Cgroup::open(id.as_str()) {
-            let _not_frozen = cgroup.thaw();
-        }
+        thaw_group(id);
     }
 
     fn end(&self, record: &Record) -> Result<()> {
@@ -226,11 +225,7 @@ impl Habitat for OwnBox {
             .chain(record.holder)
             .chain(sandbox::holders_of(&self.place.box_dir(&record.id))?)
             .collect();
-        end_all(&record.id, &doomed)?;
-        if let Some(cgroup) = Cgroup::open(record.id.as_str())? {
-            cgroup.kill(KILL_LIMIT)?;
-        }
-        Ok(())
+        end_all(&record.id, &doomed)
     }
 
     fn free(&self, record: &Record) {
@@ -241,18 +236,12 @@ impl Habitat for OwnBox {
             Pasta { identity }.stop();
         }
         let _litter = fs::remove_dir_all(self.place.gate(&record.id));
-        if let Ok(Some(cgroup)) = Cgroup::open(record.id.as_str()) {
-            let _litter = cgroup.remove();
-        }
+        let _litter = remove_group(&record.id);
     }
 
     fn sweep(&self, id: &SessionId) -> Result<()> {
         end_all(id, &sandbox::holders_of(&self.place.box_dir(id))?)?;
-        if let Some(cgroup) = Cgroup::open(id.as_str())? {
-            cgroup.kill(KILL_LIMIT)?;
-            cgroup.remove()?;
-        }
-        Ok(())
+        remove_group(id)
     }
 }
 

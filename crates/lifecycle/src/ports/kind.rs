@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Which of them. On disk it is what it was before there were names for it: whether a tree was adopted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(from = "bool", into = "bool")]
-pub(crate) enum HabitatKind {
+pub enum HabitatKind {
     /// A box of ours.
     #[default]
     OwnBox,

@@ -14,15 +14,15 @@ use crate::record::{Record, SessionId};
 
 /// What CRIU has made, before it runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Made {
+pub struct Made {
     /// The first process, as CRIU numbers it.
-    pub(crate) pid: i32,
+    pub pid: i32,
     /// CRIU's worker.
-    pub(crate) worker: Option<i32>,
+    pub worker: Option<i32>,
 }
 
 /// A place for processes.
-pub(crate) trait Habitat: Send + Sync {
+pub trait Habitat: Send + Sync {
     // ---- how processes get there ----
 
     /// Runs commands in a new one. The record then names its processes.

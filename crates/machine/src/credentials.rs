@@ -7,9 +7,8 @@
 use std::path::Path;
 
 use checkpoint_criu::images::{Credentials, Images};
+use lifecycle::{LifecycleError, Result};
 use sandbox::User;
-
-use crate::error::{LifecycleError, Result};
 
 /// What a group that is not known in a box is called there.
 const UNKNOWN_GROUP: u32 = 65534;

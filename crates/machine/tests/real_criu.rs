@@ -16,6 +16,7 @@ use api::{
     StopRequest, SuspendRequest,
 };
 use lifecycle::{Config, Engine, NoWatch};
+use machine::Settings;
 
 /// Counts in memory, and writes each number into a file that it keeps open.
 const COUNTER: &str = r#"
@@ -52,16 +53,19 @@ fn world() -> Option<World> {
         missing("there is no CRIU");
         return None;
     }
-    let Some(program) = program() else {
+    if program().is_none() {
         missing("infinijup-box is not built: cargo build -p sandbox");
         return None;
-    };
+    }
     let home = tempfile::Builder::new().prefix("infinijup-test-").tempdir_in("/var/lib").unwrap();
     fs::set_permissions(home.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
-    let mut config = Config::new(home.path().join("state"), home.path().join("run"));
-    config.program = Some(program);
-    let (engine, _) = Engine::open(config.clone()).unwrap();
+    let config = Config::new(home.path().join("state"), home.path().join("run"));
+    let (engine, _) = machine::open(config.clone(), settings()).unwrap();
     Some(World { engine, home, config })
+}
+
+fn settings() -> Settings {
+    Settings { program: program(), ..Settings::default() }
 }
 
 /// The helper program, which cargo builds beside the tests of its own crate only.
@@ -175,14 +179,14 @@ fn a_session_sleeps_through_a_restart_of_the_engine_and_wakes() {
     world.engine.suspend("sleeper", &SuspendRequest::default(), &NoWatch).unwrap();
     let asleep = number(&file);
     assert_eq!(world.state("sleeper"), SessionState::Suspended);
-    let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
+    let (engine, recovery) = machine::open(world.config.clone(), settings()).unwrap();
     assert!(recovery.troubles.is_empty(), "{recovery:?}");
     world.engine = engine;
     world.engine.resume("sleeper", &ResumeRequest::default(), &NoWatch).unwrap();
     let awake = wait_past(&file, asleep);
     assert!(awake < asleep + 1000);
     // One that runs is adopted as it is.
-    let (engine, recovery) = Engine::open(world.config.clone()).unwrap();
+    let (engine, recovery) = machine::open(world.config.clone(), settings()).unwrap();
     assert_eq!(recovery.adopted, ["sleeper"]);
     world.engine = engine;
     let now = number(&file);

@@ -9,10 +9,10 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use base::io_error;
+use lifecycle::Result;
+use lifecycle::ports::make_private;
 use sandbox::{KEEPNAME, KEEPNAME_FILE, Program};
-
-use crate::error::{Result, io_error};
-use crate::place::make;
 
 /// The program, copied below `directory` if this version of it is not there yet.
 pub(crate) fn settle(program: &Program, directory: &Path) -> Result<Program> {
@@ -21,9 +21,9 @@ pub(crate) fn settle(program: &Program, directory: &Path) -> Result<Program> {
     version.update(&content).update(KEEPNAME);
     let own = directory.join(version.finalize().to_hex().as_str());
     let copy = own.join(program.path().file_name().unwrap_or_default());
-    make(directory)?;
+    make_private(directory)?;
     if !copy.exists() {
-        make(&own)?;
+        make_private(&own)?;
         write_once(&own.join(KEEPNAME_FILE), KEEPNAME, 0o644)?;
         // Last: who finds it finds the other, too.
         write_once(&copy, &content, 0o755)?;

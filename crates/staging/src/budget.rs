@@ -13,10 +13,11 @@ const COUNTED: Duration = Duration::from_secs(30);
 
 /// What was counted, and when.
 #[derive(Default, Debug)]
-pub(crate) struct Used(Mutex<Option<(Instant, u64)>>);
+pub struct Used(Mutex<Option<(Instant, u64)>>);
 
 impl Used {
-    pub(crate) fn bytes(&self, store: &Path) -> u64 {
+    /// What lies in the store now, or did a moment ago.
+    pub fn bytes(&self, store: &Path) -> u64 {
         let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((when, bytes)) = *known
             && when.elapsed() < COUNTED
@@ -28,7 +29,8 @@ impl Used {
         bytes
     }
 
-    pub(crate) fn forget(&self) {
+    /// It has changed: the next look counts again.
+    pub fn forget(&self) {
         *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
     }
 }
@@ -49,7 +51,7 @@ fn count(directory: &Path) -> u64 {
 }
 
 /// What the store may take: as it was set, or half of what it takes and what is free.
-pub(crate) fn allowed(set: Option<u64>, used: u64, free: u64) -> u64 {
+pub fn allowed(set: Option<u64>, used: u64, free: u64) -> u64 {
     set.unwrap_or_else(|| used.saturating_add(free) / 2)
 }
 

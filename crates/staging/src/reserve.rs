@@ -10,26 +10,25 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
-use staging::disk_free;
 
-use crate::error::LifecycleError;
+use crate::room::disk_free;
 
 /// The file.
 #[derive(Debug)]
-pub(crate) struct Reserve {
+pub struct Reserve {
     path: PathBuf,
     bytes: u64,
 }
 
 impl Reserve {
     /// So many bytes in this directory; none at all if 0.
-    pub(crate) fn new(state: &Path, bytes: u64) -> Self {
+    pub fn new(state: &Path, bytes: u64) -> Self {
         Self { path: state.join("reserve"), bytes }
     }
 
     /// Puts the reserve there, if there is room for it and more. Without it everything works until the disk is full, so nobody
     /// is told that it could not be done; the next snapshot tries again.
-    pub(crate) fn fill(&self) {
+    pub fn fill(&self) {
         let there = fs::symlink_metadata(&self.path).map_or(0, |found| found.len());
         if there == self.bytes {
             return;
@@ -52,26 +51,14 @@ impl Reserve {
     }
 
     /// Gives the room free; whether there was any.
-    pub(crate) fn release(&self) -> bool {
+    pub fn release(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }
-}
-
-/// Whether there was no room on a disk.
-pub(crate) fn is_full(error: &LifecycleError) -> bool {
-    let full = |error: &(dyn std::error::Error + 'static)| {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
-    };
-    matches!(error, LifecycleError::NoRoom { .. })
-        || std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
-            .any(full)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::io_error;
 
     #[test]
     fn it_takes_room_and_gives_it_back() {
@@ -92,15 +79,5 @@ mod tests {
         assert!(!path.exists());
         Reserve::new(home.path(), u64::MAX / 4).fill();
         assert!(!path.exists(), "more than there is");
-    }
-
-    #[test]
-    fn what_a_full_disk_says_is_understood_however_deep() {
-        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
-            assert!(is_full(&io_error("write", "/x")(kind).into()));
-            let deep = cas_core::StoreError::io("write", "/x")(kind.into());
-            assert!(is_full(&LifecycleError::from(deep)));
-        }
-        assert!(!is_full(&io_error("write", "/x")(io::ErrorKind::PermissionDenied).into()));
     }
 }

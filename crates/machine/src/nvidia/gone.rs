@@ -11,7 +11,7 @@ const WORKER_LIMIT: Duration = Duration::from_secs(120);
 
 /// Workers that were waited for in vain: one that hangs is waited for once, not once for each session.
 #[derive(Default, Debug)]
-pub(crate) struct Gone {
+pub(super) struct Gone {
     hang: Mutex<BTreeSet<Identity>>,
 }
 

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use checkpoint_criu::images::Images;
+use image_trust::TrustError;
+use lifecycle::ports::{Habitat, Made, Record};
+use lifecycle::{LifecycleError, Result, SessionId};
 use rustix::process::Signal;
 use sandbox::process::{self, Identity, ProcessInfo};
-use sandbox::{Cgroup, Commands, DeviceNode, Program};
+use sandbox::{Commands, DeviceNode, Program};
 use workspace::Places;
 
-use super::ending::{KILL_LIMIT, end_all};
-use super::port::{Habitat, Made};
+use super::ending::{end_all, remove_group, thaw_group};
 use crate::criu_here::CriuHere;
-use crate::error::{LifecycleError, Result};
-use crate::record::{Record, SessionId};
 
 /// How long the ids of processes that have ended may take to be free.
 const PIDS_LIMIT: Duration = Duration::from_secs(10);
@@ -47,14 +47,14 @@ impl Habitat for HostTree {
     }
 
     fn check_images(&self, record: &Record, images: &Path) -> Result<()> {
-        Ok(image_trust::check_images(images, &record.owner)?)
+        image_trust::check_images(images, &record.owner).map_err(distrust)
     }
 
     fn before_they_run(&self, record: &Record, _: &Path, made: Made) -> Result<()> {
         // A path may have been exchanged after the images were checked. CRIU would let them run whatever is answered, so they end here.
         image_trust::check_restored(made.pid, &record.owner).or_else(|error| {
-            image_trust::end_refused(made.pid, made.worker)?;
-            Err(error.into())
+            image_trust::end_refused(made.pid, made.worker).map_err(distrust)?;
+            Err(distrust(error))
         })
     }
 
@@ -109,9 +109,7 @@ impl Habitat for HostTree {
     }
 
     fn thaw(&self, id: &SessionId) {
-        if let Ok(Some(cgroup)) = Cgroup::open(id.as_str()) {
-            let _not_frozen = cgroup.thaw();
-        }
+        thaw_group(id);
     }
 
     fn end(&self, record: &Record) -> Result<()> {
@@ -120,17 +118,11 @@ impl Habitat for HostTree {
         let tree = living.map(|init| process::tree(init.pid)).transpose()?.unwrap_or_default();
         let doomed: Vec<Identity> =
             record.init.into_iter().chain(tree.iter().map(ProcessInfo::identity)).collect();
-        end_all(&record.id, &doomed)?;
-        if let Some(cgroup) = Cgroup::open(record.id.as_str())? {
-            cgroup.kill(KILL_LIMIT)?;
-        }
-        Ok(())
+        end_all(&record.id, &doomed)
     }
 
     fn free(&self, record: &Record) {
-        if let Ok(Some(cgroup)) = Cgroup::open(record.id.as_str()) {
-            let _litter = cgroup.remove();
-        }
+        let _litter = remove_group(&record.id);
     }
 
     fn sweep(&self, _: &SessionId) -> Result<()> {
@@ -148,4 +140,24 @@ fn wait_for_pids(images: &Path) -> Result<()> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// For `map_err`: what the strict reader refuses.
+fn distrust(error: TrustError) -> LifecycleError {
+    match error {
+        TrustError::Refused { uid, findings } => LifecycleError::Untrusted { uid, findings },
+        TrustError::Io(error) => error.into(),
+        TrustError::Sandbox(error) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_trusted_has_the_code_that_it_always_had() {
+        let refused = TrustError::Refused { uid: 7, findings: vec!["it has no images".to_owned()] };
+        assert_eq!(distrust(refused).code(), "IJ-L050");
+    }
 }

@@ -1,0 +1,11 @@
+//! Where the processes of a session live.
+//!
+//! In a box of ours ([`OwnBox`]: user, PID, mount, network and other namespaces) or, adopted while they ran, on the machine itself
+//! ([`HostTree`]). The pipelines ask either of them as a [`lifecycle::ports::Habitat`] and never look which one it is.
+
+mod ending;
+mod host_tree;
+mod own_box;
+
+pub(crate) use host_tree::HostTree;
+pub(crate) use own_box::OwnBox;

@@ -1,0 +1,27 @@
+//! This machine, as the pipelines ask for it.
+//!
+//! `lifecycle` knows the order of things and declares what it needs of a machine ([`lifecycle::ports`]). Here is who does it:
+//!
+//! | port | here |
+//! |---|---|
+//! | `Checkpointer` | `criu_here`: CRIU, in a box or beside a tree of the host |
+//! | `Habitat` | `habitat/own_box`: a box of ours; `habitat/host_tree`: processes that were adopted while they ran |
+//! | `Gpu` | `nvidia/`: NVIDIA's driver |
+//! | `Examine` | `doctor_here`: what `infinijup doctor` says |
+//!
+//! All of it is made and plugged in by [`open`], and nowhere else is it known which of them there are. A container would be a file in
+//! `habitat/`, a variant of [`lifecycle::ports::HabitatKind`], and a line in `open.rs`.
+#![forbid(unsafe_code)]
+
+mod credentials;
+mod criu_here;
+mod doctor_here;
+mod habitat;
+mod nvidia;
+mod open;
+mod program;
+mod settings;
+
+pub use gpu_plan::GpuConfig;
+pub use open::open;
+pub use settings::Settings;

@@ -1,0 +1,112 @@
+//! NVIDIA's GPUs as the pipelines' [`Gpu`].
+//!
+//! What there is comes from `gpu-detect`, the plan from `gpu-plan`, and the driver is called by `checkpoint-cuda`, in a worker process of its
+//! own. CRIU's own CUDA plugin is kept out: it would restore and unlock behind our back.
+//!
+//! Which GPU takes whose place at a restore is decided by `gpu-plan`, and nobody is promised the same bytes twice.
+
+mod error;
+mod gone;
+mod off;
+mod onto;
+mod plan;
+
+use std::sync::Arc;
+
+use checkpoint_cuda::Capabilities;
+use gpu_plan::{GpuConfig, Gpus, in_manifest, used_by};
+use lifecycle::ports::{
+    Gpu, GpuHeld, GpuHost, GpuJournal, GpuLook, GpuPlan, GpuWanted, Granted, OffGpu, Placed, Steps,
+};
+use lifecycle::{GpuWish, Result};
+use manifest::snapshot::GpuSection;
+use sandbox::User;
+use sandbox::process::Identity;
+
+use error::{cuda, planning};
+use gone::Gone;
+use off::{TakenOff, all_run};
+use onto::pids_of;
+
+/// The machine's GPUs.
+pub(crate) struct Nvidia {
+    gpus: Arc<Gpus>,
+    /// Workers of earlier daemons that hang in the driver.
+    gone: Gone,
+}
+
+impl Nvidia {
+    pub(crate) fn new(config: GpuConfig) -> Self {
+        Self { gpus: Arc::new(Gpus::new(config)), gone: Gone::default() }
+    }
+
+    /// What the driver can do.
+    pub(crate) fn capabilities(&self) -> Result<Capabilities> {
+        Ok(self.gpus.driver().map_err(planning)?.capabilities())
+    }
+}
+
+impl Gpu for Nvidia {
+    fn host(&self) -> Result<GpuHost> {
+        let host = self.gpus.host().map_err(planning)?;
+        Ok(GpuHost { gpus: host.gpus.iter().map(in_manifest).collect(), driver_version: host.driver_version })
+    }
+
+    fn held_by(&self, init: i32) -> Option<u64> {
+        let host = self.gpus.host_lately()?;
+        let pids = pids_of(init).ok()?;
+        Some(used_by(&host, &pids).iter().fold(0_u64, |all, (_, bytes)| all.saturating_add(*bytes)))
+    }
+
+    fn grant(&self, wish: &GpuWish, user: &User) -> Result<Granted> {
+        onto::grant(&self.gpus, wish, user)
+    }
+
+    fn look(&self, init: i32) -> Result<Option<GpuLook>> {
+        plan::look(&self.gpus, init)
+    }
+
+    fn take_off(
+        &self,
+        plan: &GpuPlan,
+        init: i32,
+        journal: &dyn GpuJournal,
+        steps: &mut Steps<'_>,
+    ) -> Result<Box<dyn OffGpu>> {
+        Ok(Box::new(TakenOff::take(self.gpus.driver().map_err(planning)?, plan, init, journal, steps)?))
+    }
+
+    fn place(&self, held: &GpuHeld, wanted: &GpuWanted<'_>) -> Result<Placed> {
+        onto::place(&self.gpus, held, wanted)
+    }
+
+    fn place_as_before(&self, section: GpuSection) -> Result<Placed> {
+        onto::place_as_before(&self.gpus, section)
+    }
+
+    fn wait_for_worker(&self, worker: Identity) {
+        self.gone.wait(worker);
+    }
+
+    fn bring_back(&self, processes: &[Identity]) -> Result<()> {
+        let pids: Vec<i32> = processes.iter().filter(|one| one.is_alive()).map(|one| one.pid).collect();
+        if pids.is_empty() {
+            return Ok(());
+        }
+        all_run(&self.gpus.driver().map_err(planning)?, &pids).map_err(cuda)
+    }
+
+    fn bring_back_tree(&self, init: Identity) -> Result<()> {
+        if !self.gpus.present() {
+            return Ok(());
+        }
+        let driver = self.gpus.driver().map_err(planning)?;
+        let found = driver.find(&pids_of(init.pid)?).map_err(cuda)?;
+        let found: Vec<i32> = found.iter().map(|process| process.pid).collect();
+        all_run(&driver, &found).map_err(cuda)
+    }
+
+    fn must_wait(&self, _: &[Identity]) -> bool {
+        self.gpus.driver_in_use().is_some_and(|driver| !driver.abandoned().is_empty())
+    }
+}
