@@ -57,7 +57,7 @@ LOST = {"terminal", "then-304", "gpu-lost"}
 #
 #   done     as if nothing had happened
 #   CODE     refused with IJ-CODE, and the program runs on as before
-#   stuck    refused with IJ-L083: the program is off the GPU, its view says why, and it comes back by itself or with the next operation
+#   stuck    refused with IJ-L083: the program is off the GPU, its view says why, and it comes back by itself
 #   asleep   IJ-L082: suspended at the snapshot that was just taken
 #   kept     IJ-L020: the rollback failed, and what it would have left runs on
 #   down     IJ-L021: suspended at its newest snapshot
@@ -267,7 +267,8 @@ def check(world, pipeline, expected, fault, answer):
     elif fault == "gpu-lost" or (fault in LOST and expected != "done"):
         go_back(world)
     world.target.check()
-    proc.until("the daemon has no trouble with the GPU", lambda: has_no_trouble(session, fault), seconds=60, pause=0.2)
+    # What hung, or was stopped, is followed up beside, and nothing of it may be left.
+    proc.until("the daemon has no trouble with the GPU", lambda: not session.view().get("gpu_trouble"), seconds=60, pause=0.2)
     for process in world.gpu.status()["processes"]:
         assert process["state"] in ("running", "checkpointed"), process
     remove_branches(world)
@@ -297,16 +298,6 @@ def check_state(session, pipeline, expected, fault, state):
         assert state == "running"
         # What hung may have come back meanwhile.
         assert expected == "stuck" or not session.view().get("gpu_trouble"), session.view()
-
-
-def has_no_trouble(session, fault):
-    """A call that hung is followed up beside, and nothing of it may be left. What failed because somebody had stopped the program waits for
-    the next operation: a resume, which has nothing else to do here."""
-    if not session.view().get("gpu_trouble"):
-        return True
-    if fault == "target-stopped":
-        session.commands.run("resume", session.name, check=False)
-    return False
 
 
 def go_back(world):

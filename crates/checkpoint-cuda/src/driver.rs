@@ -138,6 +138,11 @@ impl Driver {
         Ok(Some(process))
     }
 
+    /// Whether a process is stopped or frozen, so that nothing can be done to it before it goes on.
+    pub fn stands_still(&self, pid: i32) -> bool {
+        frozen::holds(pid).is_ok_and(|holds| !holds.is_empty())
+    }
+
     /// Workers that were given up and have not ended yet.
     pub fn abandoned(&self) -> Vec<Abandoned> {
         self.core.abandoned()

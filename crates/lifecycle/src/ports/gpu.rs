@@ -78,7 +78,7 @@ pub trait Gpu: Send + Sync {
     /// The same for all of a tree, of which nobody knows what was done to it.
     fn bring_back_tree(&self, init: Identity) -> Result<()>;
 
-    /// Whether it is no use to bring these back now, and may be later: a call to the driver hangs.
+    /// Whether it is no use to bring these back now, and may be later: a call to the driver hangs, or somebody has stopped one of them.
     fn must_wait(&self, processes: &[Identity]) -> bool;
 }
 

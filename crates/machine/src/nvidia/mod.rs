@@ -106,7 +106,9 @@ impl Gpu for Nvidia {
         all_run(&driver, &found).map_err(cuda)
     }
 
-    fn must_wait(&self, _: &[Identity]) -> bool {
-        self.gpus.driver_in_use().is_some_and(|driver| !driver.abandoned().is_empty())
+    fn must_wait(&self, processes: &[Identity]) -> bool {
+        let Some(driver) = self.gpus.driver_in_use() else { return false };
+        let stands_still = |one: &Identity| one.is_alive() && driver.stands_still(one.pid);
+        !driver.abandoned().is_empty() || processes.iter().any(stands_still)
     }
 }

@@ -63,7 +63,12 @@ impl TakenOff {
         });
         let tree = match taken {
             Ok(tree) => tree,
-            Err(error) => return Err(undone(&driver, &pids, error)),
+            Err(error) => {
+                let error = undone(&driver, &pids, error);
+                // Whoever tries again later goes by the journal, also if nobody was touched.
+                journal.sync()?;
+                return Err(error);
+            }
         };
         let mut off = Self { driver, pids, tree: Some(tree), since, paused: Duration::ZERO };
         let left = match left_behind(init) {
