@@ -9,7 +9,7 @@
 //! | `Gpu` | `nvidia/`: NVIDIA's driver |
 //! | `Examine` | `doctor_here`: what `infinijup doctor` says |
 //!
-//! All of it is made and plugged in by [`open`], and nowhere else is it known which of them there are. A container would be a file in
+//! All of it is made and plugged in by [`open()`], and nowhere else is it known which of them there are. A container would be a file in
 //! `habitat/`, a variant of [`lifecycle::ports::HabitatKind`], and a line in `open.rs`.
 #![forbid(unsafe_code)]
 
