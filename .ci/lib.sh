@@ -242,6 +242,8 @@ export GPU_TESTS
 LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(image-trust) or package(sandbox) or package(machine) or package(memory-path)))'
 LIVE_TESTS+=' or (package(image-store) and test(/\breal::/))'
 LIVE_TESTS="($LIVE_TESTS) and not ($GPU_TESTS)"
+# A program that makes threads all the time is stopped thread by thread, which takes minutes beside other lanes: only with --full.
+[ -n "${INFINIJUP_MEMORY_CHECKS:-}" ] || LIVE_TESTS="($LIVE_TESTS) and not (package(memory-path) and test(/stress/))"
 export LIVE_TESTS
 
 # Tests of the programs from outside, by pytest in DIRECTORY. A test that hangs is ended by its own time limit; the one here is for a

@@ -10,8 +10,11 @@ const INVENTORY: u32 = 0x5831_3116;
 
 /// In the parent's images.
 const PARENT: u32 = 1 << 0;
+/// May be fetched later by a restore that is asked to. It is marked whether or not one will be.
+const LAZY: u32 = 1 << 1;
 /// In the pages file.
 const PRESENT: u32 = 1 << 2;
+const PRESENT_AND_LAZY: u32 = PRESENT | LAZY;
 
 /// The first entry of a list of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -54,10 +57,10 @@ impl Entry {
         self.count.unwrap_or(u64::from(self.old_count))
     }
 
-    /// `None` for what this was not written for: lists of old versions, pages that are fetched later.
+    /// `None` for what this was not written for: lists of old versions, pages that are nowhere yet.
     pub(super) fn place(&self) -> Option<Place> {
         match self.flags? {
-            PRESENT => Some(Place::Written),
+            PRESENT | PRESENT_AND_LAZY => Some(Place::Written),
             PARENT => Some(Place::Parent),
             _ => None,
         }
@@ -130,6 +133,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn pages_that_could_be_fetched_later_are_in_the_file_all_the_same() {
+        let with = |flags| Entry { flags: Some(flags), ..Entry::written(0x1000, 1) }.place();
+        assert_eq!(with(PRESENT), Some(Place::Written));
+        assert_eq!(with(PRESENT_AND_LAZY), Some(Place::Written));
+        assert_eq!(with(PARENT), Some(Place::Parent));
+        for odd in [0, LAZY, PARENT | PRESENT, PARENT | LAZY, 8] {
+            assert_eq!(with(odd), None, "{odd}");
+        }
+    }
 
     proptest! {
         #[test]
