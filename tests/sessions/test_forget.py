@@ -39,8 +39,10 @@ def test_what_is_forgotten_is_freed_and_the_rest_comes_back(commands, daemon, hi
     left = [commits[4], commits[3], commits[0]]
     assert [commit["id"] for commit in history.of(session)["commits"]] == left
     assert history.commit(commits[3])["parents"] == [commits[0]]
-    for words in (["rollback", "k", commits[1]], ["branch", "k", "--from", commits[2]], ["tag", "t", commits[1]]):
+    for words in (["rollback", "k", commits[1]], ["branch", "k", "--from", commits[2]]):
         assert commands.fails(*words)["code"] == "IJ-L064", words
+    # The command line finds snapshots by itself, and says the same in its own words.
+    assert commands.fails("tag", "t", commits[1])["code"] == "IJ-C007"
 
     freed = history.job("/v1/gc")
     assert freed["commits"] == 2 and freed["freed_bytes"] > 24 << 20, freed
