@@ -78,7 +78,7 @@ class Played:
 
     def reply_to(self, asked):
         while True:
-            message = self.client.get_shell_msg(timeout=20)
+            message = self.client.get_shell_msg(timeout=60)
             if message["parent_header"].get("msg_id") == asked:
                 return message["content"]
 
