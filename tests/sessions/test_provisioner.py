@@ -197,6 +197,8 @@ def test_a_lost_tree_is_an_end_and_the_session_can_be_had_back(jupyter, user, da
     os.kill(view(daemon, kernel)["pid"], signal.SIGKILL)
     until("the restarter has seen it", lambda: kernel.look()["restarts"] == 1, 30, 0.1)
     kernel.do("ready")
+    # A kernel answers a moment before its restart is written down.
+    until("the restart is over", lambda: view(daemon, kernel).get("operation") is None, 30, 0.1)
     post(user, daemon, kernel, "rollback", {"to": commit})
     kernel.do("ready")
     assert kernel.run("print(x)") == "1\n"
