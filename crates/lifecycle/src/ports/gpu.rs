@@ -82,7 +82,7 @@ pub trait Gpu: Send + Sync {
     fn must_wait(&self, processes: &[Identity]) -> bool;
 }
 
-/// Where it is written down who is about to be touched, and by whom. See [`crate::journal`].
+/// Where it is written down who is about to be touched, and by whom: the journal of the session.
 pub trait GpuJournal {
     /// These processes are about to be taken off the GPU, or put onto it. On disk with the next [`GpuJournal::sync`].
     fn note_gpu(&self, processes: Vec<Identity>);
@@ -225,6 +225,6 @@ impl Placed {
 
 /// Work that goes onto GPUs when its processes are there.
 pub trait OntoGpu {
-    /// See [`Placed::put`].
+    /// Puts it there, once `init` and all processes below it run again.
     fn put(&self, init: Identity, journal: &dyn GpuJournal, steps: &mut Steps<'_>) -> Result<()>;
 }
