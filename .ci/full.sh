@@ -12,8 +12,12 @@ export INFINIJUP_SIDE_BY_SIDE=200
 # Rounds of a kernel with two GPUs, and MiB on each of them (8x64,2x256). Of all tests with a GPU these took longest: twenty rounds of 64 MiB
 # are seven minutes, and what a round can leave behind shows after eight.
 export INFINIJUP_GPU_STORIES=20x64,20x1024
-# Freezes in which every page of a program that is followed is compared with its copy (100; not in the gate).
+# Freezes in which every page of a program that is followed is compared with its copy (100).
 export INFINIJUP_MEMORY_CHECKS=2000
+# How long the tests in Rust of a stage may take then (900).
+export RUST_TESTS_SECONDS=3600
+# Random histories of memory (12).
+export INFINIJUP_MEMORY_HISTORIES=500
 # For how long each fuzz target runs (6).
 export FUZZ_SECONDS=60
 # The version whose sessions go on under this one; its wheel is built for it (not in the gate).

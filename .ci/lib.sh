@@ -216,7 +216,7 @@ build() {
 # Marked `#[ignore]` because they are no tests by themselves: the parts and stories are run by the tests beside them, each in a process of
 # its own, and `make_fixtures` is run by hand to add fixtures.
 NOT_BY_THEMSELVES=(part_whole_cycle part_whole_cycle_in_a_box part_refused the_client make_fixtures story_there_and_back
-    story_branches_share_what_is_free story_refused_before_any_lock story_the_driver_says_no story_a_daemon_that_died the_daemon_of_a_story
+    story_branches_share_what_is_free story_refused_before_any_lock story_the_driver_says_no story_a_daemon_that_died story_or_else_through_them the_daemon_of_a_story
     the_daemon_that_comes_after)
 
 # Tests in Rust, by nextest where it is installed.
@@ -225,7 +225,7 @@ rust_tests() { # NAME LEAST FILTER CARGO-TEST-ARGUMENT…
     shift 3
     if cargo nextest --version >/dev/null 2>&1; then
         printf -v part '%s|' "${NOT_BY_THEMSELVES[@]}"
-        check_tests "$name" 900 count_nextest "$least" .ci/nextest.sh "($filter) and not test(/(^|::)(${part%|})\$/)"
+        check_tests "$name" "${RUST_TESTS_SECONDS:-900}" count_nextest "$least" .ci/nextest.sh "($filter) and not test(/(^|::)(${part%|})\$/)"
     else
         echo "cargo-nextest is not installed: cargo test runs all tests of the crates, without a time limit for each"
         check_tests "$name" 900 count_cargo_test "$least" cargo test "$@" --no-fail-fast --locked -- \
@@ -242,8 +242,6 @@ export GPU_TESTS
 LIVE_TESTS='(kind(test) and (package(checkpoint-criu) or package(image-trust) or package(sandbox) or package(machine) or package(memory-path)))'
 LIVE_TESTS+=' or (package(image-store) and test(/\breal::/))'
 LIVE_TESTS="($LIVE_TESTS) and not ($GPU_TESTS)"
-# A program that makes threads all the time is stopped thread by thread, which takes minutes beside other lanes: only with --full.
-[ -n "${INFINIJUP_MEMORY_CHECKS:-}" ] || LIVE_TESTS="($LIVE_TESTS) and not (package(memory-path) and test(/stress/))"
 export LIVE_TESTS
 
 # Tests of the programs from outside, by pytest in DIRECTORY. A test that hangs is ended by its own time limit; the one here is for a

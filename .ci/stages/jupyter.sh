@@ -16,7 +16,7 @@ jupyter() {
         check "the first steps in a container" 900 tests/install/elsewhere.sh "$INFINIJUP_ELSEWHERE" "$SCRATCH/wheel" --podman
     fi
     installed packager &&
-        check "the Debian package builds" 120 scripts/build-deb.sh --programs "$PROGRAMS" \
+        check "the Debian package builds" 300 scripts/build-deb.sh --programs "$PROGRAMS" \
             --cargo-deb "$(need_cargo_tool cargo-deb 3.8.0)" --out "$SCRATCH/deb" || return 0
     INFINIJUP_DEB=$(echo "$SCRATCH"/deb/infinijup_*.deb)
     export INFINIJUP_DEB

@@ -14,7 +14,7 @@ sessions() {
         # Builds a second version of everything.
         elsewhere+=(--ignore=test_upgrade.py)
     fi
-    end_to_end "end to end" /opt/infinijup/test-venv/bin/python 160 . "${elsewhere[@]}"
+    end_to_end "end to end" /opt/infinijup/test-venv/bin/python 170 . "${elsewhere[@]}"
 }
 
 sessions

@@ -5,6 +5,7 @@ mod bare;
 mod branch;
 mod calibrate;
 mod catalogue;
+mod cell_cost;
 mod content;
 mod delta;
 mod detect;
@@ -17,6 +18,7 @@ mod measure;
 mod ours;
 mod patterns;
 mod pause;
+mod pause_ahead;
 mod read;
 mod report;
 mod restore;
@@ -26,6 +28,8 @@ mod run;
 mod scale;
 mod swap;
 mod ui;
+mod undo;
+mod vram_stream;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -66,6 +70,21 @@ const BENCHMARKS: &[Benchmark] = &[
         pause::run,
     ),
     (
+        "pause-warm",
+        "How long kernels of 1, 4 and 8 GiB stand still after a cell that wrote 8 MB, against a plain dump.",
+        pause_ahead::run_warm,
+    ),
+    (
+        "pause-cold",
+        "How long a kernel of 8 GiB stands still for its first snapshot, idle and writing, against a plain dump.",
+        pause_ahead::run_cold,
+    ),
+    (
+        "cell-cost",
+        "What a snapshot after each of 100 cells adds to the next; what following costs numpy and pandas.",
+        cell_cost::run,
+    ),
+    (
         "restore",
         "How long until a kernel that slept answers its first cell, against bare `criu restore`.",
         restore::run,
@@ -74,6 +93,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "restore-cold",
         "The same from the store alone, as after a reboot; also as `restore --cold`.",
         restore::run_cold,
+    ),
+    (
+        "undo",
+        "How long until a kernel of 600 MB that goes back over its last cell answers, with a standby and without.",
+        undo::run,
     ),
     (
         "branch",
@@ -89,6 +113,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "gpu-overhead",
         "A snapshot and a resume of a program with 2 GiB on a GPU, against the sum of the bare parts.",
         gpu_overhead::run,
+    ),
+    (
+        "vram-stream",
+        "A program with 4 GiB on a GPU is put to sleep, past its memory, against the slower of link and store.",
+        vram_stream::run,
     ),
     (
         "ui",
@@ -120,7 +149,7 @@ struct Arguments {
     /// Small sizes, one round; bars of speed are loose.
     #[arg(long)]
     smoke: bool,
-    /// `restore` from the store alone: no plain images are kept, and nothing of it is in the page cache.
+    /// `restore` with nothing in the page cache.
     #[arg(long)]
     cold: bool,
     /// Print nothing but the result.
@@ -132,7 +161,7 @@ struct Arguments {
     /// Rounds of each contender. Default: 3; 1 with --smoke.
     #[arg(long)]
     rounds: Option<usize>,
-    /// Size of the first image in MiB. Default: 2048; 256 with --smoke.
+    /// Size of the first image in MiB (default: 2048; 256 with --smoke), or of the largest kernel of pause-warm and pause-cold (8192; 256).
     #[arg(long)]
     size_mib: Option<u64>,
     /// Seed of the image.
@@ -173,6 +202,7 @@ fn start() -> Result<bool> {
     let run = Run {
         dir: arguments.dir.clone().map_or_else(default_dir, Ok)?,
         len: arguments.size_mib.unwrap_or(if arguments.smoke { 256 } else { 2048 }) * measure::MIB,
+        size_mib: arguments.size_mib,
         rounds: arguments.rounds.unwrap_or(if arguments.smoke { 1 } else { 3 }).max(1),
         seed: arguments.seed,
         smoke: arguments.smoke,

@@ -6,26 +6,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::live::{BareBox, Client, Daemon, Place, User, able, fill};
+use crate::live::{BareBox, Client, Daemon, Place, User, WATCH, able, fill, longest_gap};
 use crate::measure::{in_turns, median, ratio_of_rounds, settle, worse};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
-
-/// A thread of the kernel keeps the longest time that it was not able to run. The engine's own figure is reported beside it.
-const WATCH: &str = "
-import threading, time
-gap = 0.0
-def watch():
-    global gap
-    last = time.perf_counter()
-    while True:
-        time.sleep(0.0005)
-        now = time.perf_counter()
-        if now - last > gap:
-            gap = now - last
-        last = now
-threading.Thread(target=watch, daemon=True).start()
-";
 
 /// The rounds of one size, in seconds.
 #[derive(Default)]
@@ -121,10 +105,4 @@ fn measure(run: &Run, mib: u64) -> Result<Rounds> {
         }
     }
     Ok(rounds)
-}
-
-fn longest_gap(client: &mut Client, file: &Path, work: impl FnOnce() -> Result<()>) -> Result<f64> {
-    client.ask(file, "gap = 0.0", "gap")?;
-    work()?;
-    client.ask(file, "", "gap")?.parse().context("the kernel's gap is not a number")
 }

@@ -1,8 +1,7 @@
 //! `restore`: how long until a kernel that was put to sleep answers its first cell.
 //!
-//! There are two of them. After a short sleep both sides have plain images in the page cache. `--cold` is the way back of the next
-//! day: ours has the store alone, because the daemon was started anew and keeps no plain images, and the bare engine has its plain images; both
-//! are read from the disk.
+//! Ours has the store, the bare engine has plain images. There are two of them: after a short sleep both are in the page cache; `--cold` is the
+//! way back of the next day, with a daemon that was started anew, and both are read from the disk.
 
 use std::fs;
 
@@ -17,9 +16,9 @@ use crate::run::Run;
 /// What has been left in memory since the kernel went to sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// The plain images.
+    /// Our store and the bare engine's images.
     Warm,
-    /// Nothing, and ours has no plain images.
+    /// Nothing.
     Cold,
 }
 
@@ -28,8 +27,8 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     report(run, "restore", Memory::Warm, 1.25)
 }
 
-/// Alternates our resume from the store alone with a bare restore from plain images on the disk. The store has to be decompressed and its
-/// pages put together, which the bare engine need not do.
+/// Alternates our resume with a bare restore from plain images on the disk. The store has to be decompressed and its pages put together,
+/// which the bare engine need not do.
 pub(crate) fn run_cold(run: &Run) -> Result<Report> {
     report(run, "restore-cold", Memory::Cold, 2.0)
 }

@@ -13,6 +13,8 @@ pub(crate) struct Run {
     pub(crate) dir: PathBuf,
     /// Length of image A in bytes.
     pub(crate) len: u64,
+    /// What was asked for as a size, for benchmarks that have one of another kind.
+    pub(crate) size_mib: Option<u64>,
     /// How often each contender runs.
     pub(crate) rounds: usize,
     /// Makes the image.

@@ -55,8 +55,28 @@ fn gpu_helper() {
     seed("gpu_helper", "answer", &Answer::Refused(Refusal::OtherUser).bytes());
 }
 
+/// Lists of pages: two runs in the file beside it, and what a parent claims.
+fn page_lists() {
+    let directory = tempfile::tempdir().unwrap();
+    memory_path::parent::write_parent(directory.path(), [memory_path::Task(300)]).unwrap();
+    let claim = fs::read(directory.path().join("pagemap-300.img")).unwrap();
+    seed("page_lists", "claim", &claim);
+    let entry = |address: u8, flags: u8| [8, 0, 0, 0, 0x08, address, 0x10, 1, 0x20, flags, 0x28, 1];
+    let mut list = claim[..8].to_vec();
+    list.extend([2, 0, 0, 0, 0x08, 1]);
+    for (address, flags) in [(0x00, 4), (0x20, 1), (0x40, 6)] {
+        // 0x80 and a second byte make whole pages of these.
+        let mut entry = entry(0x80, flags).to_vec();
+        entry[0] = 9;
+        entry.insert(6, 0x20 + address);
+        list.extend(entry);
+    }
+    seed("page_lists", "three", &list);
+}
+
 fn main() {
     gpu_helper();
+    page_lists();
     let directory = tempfile::tempdir().unwrap();
     let unlock = Unlock::Passphrase("correct horse".to_owned().into());
     let encryption = Encryption { unlocks: vec![unlock], cost: KdfCost::for_tests() };

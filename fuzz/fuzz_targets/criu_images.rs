@@ -1,10 +1,10 @@
 //! Images of CRIU. The input is a whole image file; its magic number decides which reader does more than refuse it. Whatever the
-//! readers accept, they still accept after a path in it was changed.
+//! readers accept, they still accept after a path in it was changed, or pages were taken out.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use checkpoint_criu::images::{check, rewrite};
+use checkpoint_criu::images::{check, pagemap_without, rewrite};
 
 const NAMES: &[&str] = &[
     "inventory.img",
@@ -37,5 +37,11 @@ pub fn run(bytes: &[u8]) {
             assert_eq!(check("files.img", &fresh).unwrap(), entries);
             assert_eq!(rewrite::rewrite(path, &fresh, &names).unwrap(), fresh);
         }
+    }
+    let gone = [0x2000..0x5000, 0x9000..0x1_0000];
+    let path = Path::new("pagemap-1.img");
+    if let (Ok(_), Ok(fresh)) = (check("pagemap-1.img", bytes), pagemap_without(path, bytes, &gone)) {
+        check("pagemap-1.img", &fresh).unwrap();
+        assert_eq!(pagemap_without(path, &fresh, &gone).unwrap(), fresh);
     }
 }

@@ -15,6 +15,7 @@ mod keyring;
 mod manifest_objects;
 mod map;
 mod pack;
+mod page_lists;
 mod proc_files;
 mod salvage;
 mod text_files;
@@ -31,6 +32,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("manifest_objects", manifest_objects::run),
     ("map", map::run),
     ("pack", pack::run),
+    ("page_lists", page_lists::run),
     ("proc_files", proc_files::run),
     ("salvage", salvage::run),
     ("text_files", text_files::run),

@@ -685,6 +685,11 @@ export type SessionView = {
   files: FilePolicy;
   /** How much memory its processes take now. */
   memory_bytes?: number | null;
+  /**
+   * How much memory its newest snapshot takes that stands by, restored, so that going back to it is a
+   * switch; `null` if none does.
+   */
+  standby_bytes?: number | null;
   /** Whether it was running before it became a session; it has no namespaces of its own then. */
   attached?: boolean;
   /** UUIDs of the GPUs that it may use. */
@@ -749,6 +754,8 @@ export type SnapshotOutcome = {
   vram_bytes?: number;
   /** How long work on the GPU stood still, the freeze included; 0 for sessions without any. */
   gpu_paused_us?: number;
+  /** How much memory was copied while the processes stood still; null if all of it was. */
+  frozen_bytes?: number | null;
   /** What it does not hold. */
   not_captured: Uncaptured[];
   /** What else should be known. */

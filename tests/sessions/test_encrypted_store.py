@@ -92,7 +92,7 @@ def test_no_byte_of_memory_is_plain_on_disk(commands, daemon, user, images_in_me
     assert plain_files(daemon.state) == []
     session.suspend()
     assert plain_files(daemon.state) == []
-    assert any(plain_files(directory) for directory in images_in_memory()), "kept in memory instead"
+    assert not any(plain_files(directory) for directory in images_in_memory()), "nothing is kept in memory either"
     doctor = commands.run("doctor", check=False).one("doctor")
     (finding,) = [finding for finding in doctor["findings"] if finding["item"] == "encryption"]
     assert "is encrypted" in finding["evidence"]

@@ -4,36 +4,17 @@ Each round begins one of the five operations, kills the daemon after a random pa
 starts it again, and looks at the kernel from outside and from inside.
 """
 
-import http.client
 import os
 import random
-import threading
 import time
 
 import pytest
 
 from harness import proc
-from harness.wire import request
+from harness.operation import Operation
 
 ROUNDS = int(os.environ.get("INFINIJUP_KILLS", "100"))
 OPERATIONS = ("snapshot", "rollback", "branch", "suspend", "resume")
-
-
-class Operation(threading.Thread):
-    """A request that may never be answered."""
-
-    def __init__(self, daemon, target, body):
-        super().__init__(daemon=True)
-        self.daemon_socket, self.target, self.body = daemon.socket, target, body
-        self.answer = None
-
-    def run(self):
-        try:
-            status, answer = request(self.daemon_socket, "POST", self.target + "?wait=true", self.body, seconds=60)
-            if status == 200:
-                self.answer = answer
-        except (OSError, ValueError, http.client.HTTPException):
-            pass
 
 
 class Trial:

@@ -45,18 +45,35 @@ impl Client {
 
     /// Connects, runs a cell and returns the value of an expression after it.
     pub(crate) fn ask(&mut self, connection_file: &Path, cell: &str, value: &str) -> Result<String> {
-        let ask = json!({ "connection_file": connection_file, "cell": cell, "value": value, "seconds": 120 });
+        self.run(connection_file, cell, value, false).map(|answer| answer.value)
+    }
+
+    /// Seconds from sending a cell until its reply. The connection stays for the next.
+    pub(crate) fn time(&mut self, connection_file: &Path, cell: &str) -> Result<f64> {
+        self.run(connection_file, cell, "None", true).map(|answer| answer.took)
+    }
+
+    fn run(&mut self, connection_file: &Path, cell: &str, value: &str, keep: bool) -> Result<Answer> {
+        let ask = json!({
+            "connection_file": connection_file, "cell": cell, "value": value, "keep": keep, "seconds": 300,
+        });
         writeln!(self.asks, "{ask}").context("the client has ended")?;
         self.asks.flush()?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         let answer: Value =
             serde_json::from_str(&line).with_context(|| format!("no answer from the kernel to `{cell}`"))?;
-        match answer["value"].as_str() {
-            Some(value) => Ok(value.to_owned()),
-            None => bail!("the kernel failed at `{cell}`: {}", answer["error"]),
+        match (answer["value"].as_str(), answer["took"].as_f64()) {
+            (Some(value), Some(took)) => Ok(Answer { value: value.to_owned(), took }),
+            _ => bail!("the kernel failed at `{cell}`: {}", answer["error"]),
         }
     }
+}
+
+/// What a kernel has answered.
+struct Answer {
+    value: String,
+    took: f64,
 }
 
 impl Drop for Client {

@@ -9,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rustix::process::Uid;
+use rustix::process::{Pid, Signal, Uid, kill_process};
 use rustix::thread::set_thread_res_uid;
 use serde_json::{Value, json};
 
 use crate::live::{CRIU, Place, User, copy_programs};
-use crate::measure::{out_of_page_cache, tree_size};
+use crate::measure::out_of_page_cache;
 
 /// Ends, with all its sessions, with this value.
 pub(crate) struct Daemon {
@@ -36,7 +36,7 @@ impl Daemon {
     pub(crate) fn start_with(user: &User, more: &[(&str, PathBuf)]) -> Result<Self> {
         let place = Place::of(user, "d")?;
         copy_programs(&place.dir.join("bin"))?;
-        let more: Vec<_> = more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let more = owned(more);
         let child = spawn(user, &place, &more)?;
         let socket = socket_in(&place);
         let mut daemon = Self { child, socket, home: user.home().to_owned(), uid: user.uid(), more, place };
@@ -56,30 +56,32 @@ impl Daemon {
         Ok(())
     }
 
-    /// Starts it again as after a reboot, when its sessions are suspended: it has kept no plain images, and nothing of its store is in the
-    /// page cache.
+    /// Starts it again as after a reboot, when its sessions are suspended: nothing of its store is in the page cache.
     pub(crate) fn reboot(&mut self, user: &User) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
-        let state = self.place.dir.join("state");
-        let in_memory = format!("infinijup-{}-", self.uid.as_raw());
-        let mut kept = vec![state.join("cache")];
-        for entry in fs::read_dir("/dev/shm")? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(&in_memory) {
-                kept.push(entry.path());
-            }
-        }
-        let mut bytes = 0;
-        for directory in kept {
-            bytes += tree_size(&directory)?.bytes;
-            fs::remove_dir_all(&directory)?;
-        }
-        // Or they are somewhere else by now, and the next restore would be from them.
-        ensure!(bytes > 0, "no plain images were found that could be removed");
         self.child = spawn(user, &self.place, &self.more)?;
         self.wait_for_answer()?;
-        out_of_page_cache(&state)
+        out_of_page_cache(&self.place.dir.join("state"))
+    }
+
+    /// Ends it in good order and starts it again with something else in its environment. Its sessions live on meanwhile.
+    pub(crate) fn restart_with(&mut self, user: &User, more: &[(&str, PathBuf)]) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).context("cannot end the daemon")?;
+        let begun = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            ensure!(begun.elapsed() < Duration::from_secs(60), "the daemon does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.more = owned(more);
+        self.child = spawn(user, &self.place, &self.more)?;
+        self.wait_for_answer()
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> i32 {
+        Pid::from_child(&self.child).as_raw_nonzero().get()
     }
 
     /// Where it listens.
@@ -174,6 +176,10 @@ impl Daemon {
     }
 }
 
+fn owned(more: &[(&str, PathBuf)]) -> Vec<(String, PathBuf)> {
+    more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+}
+
 fn socket_in(place: &Place) -> PathBuf {
     place.dir.join("run/infinijupd.sock")
 }
@@ -187,6 +193,8 @@ fn spawn(user: &User, place: &Place, more: &[(String, PathBuf)]) -> Result<Child
         .env("INFINIJUP_SOCKET", socket_in(place))
         .env("INFINIJUP_BOX", programs.join("infinijup-box"))
         .env("INFINIJUP_CRIU", CRIU)
+        // It would be made beside what is measured. `undo` measures it.
+        .env("INFINIJUP_STANDBY", "off")
         .envs(more.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)

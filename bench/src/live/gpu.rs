@@ -25,8 +25,13 @@ pub(crate) struct Gpus {
 }
 
 impl Gpus {
-    /// One GPU with 16 GiB.
+    /// One GPU with 16 GiB, and a driver that copies device memory into its processes.
     pub(crate) fn start() -> Result<Self> {
+        Self::start_with("580", None)
+    }
+
+    /// The same with a driver of this version, and a link of so many bytes a second.
+    pub(crate) fn start_with(level: &str, link: Option<u64>) -> Result<Self> {
         if Path::new("/dev/nvidiactl").exists() {
             bail!(Unable("there is a driver here already, and this benchmark brings its own".to_owned()));
         }
@@ -35,7 +40,7 @@ impl Gpus {
         ensure!(program.exists(), "there is no {}: build cuda-sim", program.display());
         let libraries = place.dir.join("lib");
         let server = place.dir.join("server");
-        must(Command::new(&program).args(["install", "--level", "580", "--dir"]).arg(&libraries))?;
+        must(Command::new(&program).args(["install", "--level", level, "--dir"]).arg(&libraries))?;
         fs::create_dir(&server)?;
         let mut child = Command::new(&program)
             .args([
@@ -45,12 +50,13 @@ impl Gpus {
                 "--memory",
                 "16GiB",
                 "--level",
-                "580",
+                level,
                 "--devices",
                 "/dev",
                 "--dir",
             ])
             .arg(&server)
+            .args(link.map(|link| [String::from("--pcie"), link.to_string()]).into_iter().flatten())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -8,15 +8,19 @@ mod bare;
 mod browser;
 mod client;
 mod daemon;
+mod gap;
 pub(crate) mod gpu;
 mod place;
+mod switched;
 mod user;
 
 pub(crate) use bare::BareBox;
 pub(crate) use browser::Browser;
 pub(crate) use client::Client;
 pub(crate) use daemon::{Daemon, connection};
+pub(crate) use gap::{WATCH, longest_gap};
 pub(crate) use place::Place;
+pub(crate) use switched::{CopyAhead, Pause, SwitchedKernel, Turns};
 pub(crate) use user::User;
 
 use std::fs;
@@ -86,11 +90,18 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(out.into_owned())
 }
 
-/// A cell that fills `mib` MiB, half with noise and half with what compresses.
+/// A cell that fills `mib` MiB, half with noise and half with what compresses. What it filled before goes first; nothing larger is made on
+/// the way.
 pub(crate) fn fill(mib: u64) -> String {
     let numbers = (mib << 20) / 16;
     format!(
-        "import numpy; noise = numpy.random.default_rng(1).random({numbers}); \
-         wave = numpy.round(numpy.sin(numpy.arange({numbers}) / 1e3), 3); answer = 41"
+        "import numpy
+noise = wave = None
+noise = numpy.random.default_rng(1).random({numbers})
+wave = numpy.empty({numbers})
+for at in range(0, {numbers}, 1 << 20):
+    part = wave[at:at + (1 << 20)]
+    numpy.round(numpy.sin(numpy.arange(at, at + part.size) / 1e3), 3, out=part)
+answer = 41"
     )
 }

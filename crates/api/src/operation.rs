@@ -74,6 +74,9 @@ pub struct SnapshotOutcome {
     /// How long work on the GPU stood still, the freeze included; 0 for sessions without any.
     #[serde(default)]
     pub gpu_paused_us: u64,
+    /// How much memory was copied while the processes stood still; null if all of it was.
+    #[serde(default)]
+    pub frozen_bytes: Option<u64>,
     /// What it does not hold.
     pub not_captured: Vec<Uncaptured>,
     /// What else should be known.

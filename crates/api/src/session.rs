@@ -282,6 +282,9 @@ pub struct SessionView {
     /// How much memory its processes take now.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// How much memory its newest snapshot takes that stands by, restored, so that going back to it is a switch; `null` if none does.
+    #[serde(default)]
+    pub standby_bytes: Option<u64>,
     /// Whether it was running before it became a session; it has no namespaces of its own then.
     #[serde(default)]
     pub attached: bool,

@@ -2,6 +2,7 @@
 //!
 //! * [`Class`]: what kind of trouble an error is.
 //! * [`IoError`]: what the operating system refused, with the verb and the path.
+//! * [`explain()`]: an error with its causes, as text.
 //! * [`names`]: what a session, a thread, a tag or a kernelspec may be called.
 //! * [`proc`]: reading `/proc`.
 //!
@@ -9,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 mod class;
+mod explain;
 mod io_error;
 pub mod names;
 pub mod proc;
 
 pub use class::Class;
+pub use explain::explain;
 pub use io_error::{IoError, io_error};

@@ -163,6 +163,12 @@ mod tests {
             let broken = check_session(name).unwrap_err();
             assert!(broken.contains(rule), "{name:?}: {broken}");
         }
+        for good in ["a", "train-2", "x_1.y", "9", "Größe.2"] {
+            check_session(good).unwrap();
+        }
+        for bad in ["../x", ".a", "a\0", "a\u{202e}b", "a.", &"a".repeat(65)] {
+            check_session(bad).unwrap_err();
+        }
     }
 
     #[test]

@@ -294,16 +294,28 @@ impl Store {
     /// Whether an object's stored bytes are what was written, and our key opens them. Costs one read and a checksum, a
     /// tenth of what compressing it again would, and in an encrypted store the opening.
     pub(crate) fn check_stored(&self, id: &ObjectId, location: Location) -> Result<bool> {
-        let read = self.open_at(id, location).and_then(|(pack, location)| {
-            let (mut buffer, mut opened) = (Vec::new(), Vec::new());
-            let raw = pack.reader.read(id, location.offset, location.stored_len, &mut buffer)?;
-            pack.reader.unseal(&raw, pack.key.as_ref(), &mut opened).map(drop)
-        });
-        match read {
+        match self.unseal_at(id, location, &mut Vec::new(), &mut Vec::new()) {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.class(), Class::Corruption | Class::Key) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// The same, with the reason if they are not.
+    pub(crate) fn check_bytes_of(&self, id: &ObjectId, context: &mut ReadContext) -> Result<()> {
+        self.unseal_at(id, self.find(id)?, &mut context.stored, &mut context.opened)
+    }
+
+    fn unseal_at(
+        &self,
+        id: &ObjectId,
+        location: Location,
+        stored: &mut Vec<u8>,
+        opened: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (pack, location) = self.open_at(id, location)?;
+        let raw = pack.reader.read(id, location.offset, location.stored_len, stored)?;
+        pack.reader.unseal(&raw, pack.key.as_ref(), opened).map(drop)
     }
 
     /// Opens a pack, or finds it open.

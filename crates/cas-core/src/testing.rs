@@ -85,12 +85,29 @@ impl TestStore {
         let packs = self.store.packs.list().unwrap();
         packs.iter().map(|pack| self.store.layout.pack(pack)).collect()
     }
+
+    /// Turns one bit in the middle of the largest pack, which is where the data is.
+    pub(crate) fn damage_the_data(&self) {
+        let size = |path: &PathBuf| std::fs::metadata(path).unwrap().len();
+        let pack = self.packs().into_iter().max_by_key(size).unwrap();
+        let mut bytes = std::fs::read(&pack).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&pack, bytes).unwrap();
+    }
 }
 
 /// Reads a whole address space.
 pub(crate) fn read_memory(store: &Store, root: &MapRoot) -> crate::Result<Memory> {
     let sink = Collector::default();
     store.read_memory(root, &sink, &Silent)?;
+    Ok(Memory { pages: sink.0.into_inner().unwrap() })
+}
+
+/// Reads what lies in `regions`.
+pub(crate) fn read_memory_in(store: &Store, root: &MapRoot, regions: &[Region]) -> crate::Result<Memory> {
+    let sink = Collector::default();
+    store.read_memory_in(root, regions, &sink, &Silent)?;
     Ok(Memory { pages: sink.0.into_inner().unwrap() })
 }
 

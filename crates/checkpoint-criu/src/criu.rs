@@ -198,8 +198,14 @@ impl Criu {
             tree: Some(tree),
             habitat: &options.habitat,
         };
-        call.run(wanted, &mut WithMemory { hooks, way: way.as_mut() })?;
-        let left_out = way.thawed(&options.images).map_err(|reason| {
+        let mut with_memory = WithMemory { hooks, way: way.as_mut(), said: None };
+        let called = call.run(wanted, &mut with_memory);
+        if let (Some(reason), Err(error)) = (with_memory.said, &called) {
+            return Err(refused(Action::Dump, error.tree().unwrap_or(TreeState::Unknown), reason));
+        }
+        called?;
+        let stats = read_stats(&stats).ok();
+        let left_out = way.thawed(&options.images, stats.as_ref()).map_err(|reason| {
             let state = match release(options.tree) {
                 Ok(()) => TreeState::Running,
                 Err(_) => TreeState::Unknown,
@@ -207,12 +213,14 @@ impl Criu {
             refused(Action::Dump, state, reason)
         })?;
         // The dump is good, whatever became of its figures.
-        Ok(Dumped { stats: read_stats(&stats).unwrap_or_default(), left_out })
+        Ok(Dumped { stats: stats.unwrap_or_default(), left_out })
     }
 
     /// Restores a tree. On an error nothing of it is left, unless [`CriuError::tree`] says otherwise.
     pub fn restore(&self, options: &RestoreOptions, hooks: &mut dyn Hooks) -> Result<Restored> {
-        let back = options.memory.come_back(&ComingBack { images: &options.images });
+        let coming =
+            ComingBack { images: &options.images, missing: options.missing.as_ref(), follow: options.follow };
+        let back = options.memory.come_back(&coming);
         let way = back.map_err(|reason| refused(Action::Restore, TreeState::Untouched, reason))?;
         let wanted = Options {
             leave_stopped: way.has_more().then_some(true),
@@ -261,7 +269,8 @@ pub struct Unfilled {
 }
 
 impl Unfilled {
-    /// Fills the memory of the tree below `root`, as we see it, and lets the tree go. On an error it still stands, and is of no use.
+    /// Fills the memory of the tree below `root`, as we see it, and lets the tree go. On an error it stands, has never run, and is to
+    /// be ended; but if the error is [`CriuError::Stopped`], it is whole, and some of it runs.
     pub fn fill(self, root: i32) -> Result<()> {
         if !process::wait_until_still(root, PATIENCE) {
             let reason = "the processes do not stand still".to_owned();
@@ -278,10 +287,12 @@ impl std::fmt::Debug for Unfilled {
     }
 }
 
-/// The caller's hooks, and the memory's after them.
+/// The caller's hooks and the memory's.
 struct WithMemory<'a> {
     hooks: &'a mut dyn Hooks,
     way: &'a mut dyn WayOut,
+    /// Why the memory's way said no.
+    said: Option<String>,
 }
 
 impl Hooks for WithMemory<'_> {
@@ -290,14 +301,24 @@ impl Hooks for WithMemory<'_> {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
-        self.hooks.event(event)?;
-        if *event == Event::PostDump { self.way.frozen() } else { Ok(()) }
+        if *event != Event::PostDump {
+            return self.hooks.event(event);
+        }
+        // Everything waits for both.
+        let (way, hooks) = (&mut *self.way, &mut *self.hooks);
+        let (memory, theirs) = std::thread::scope(|scope| {
+            let memory = scope.spawn(|| way.frozen());
+            let theirs = hooks.event(event);
+            (memory.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), theirs)
+        });
+        theirs?;
+        memory.inspect_err(|reason| self.said = Some(reason.clone()))
     }
 }
 
 /// A memory path said no.
 fn refused(action: Action, tree: TreeState, reason: String) -> CriuError {
-    CriuError::Hook { action, event: "memory".to_owned(), reason, tree }
+    CriuError::Memory { action, reason, tree }
 }
 
 #[cfg(test)]

@@ -153,6 +153,16 @@ pub enum CriuError {
         /// What became of the processes.
         tree: TreeState,
     },
+    /// The path that memory was to take said no. A plain dump or restore can be tried.
+    #[error("memory could not take its way during the {action}: {reason}; {tree}")]
+    Memory {
+        /// What was asked.
+        action: Action,
+        /// The path's word.
+        reason: String,
+        /// What became of the processes.
+        tree: TreeState,
+    },
     /// An image file is not what CRIU writes.
     #[error("image `{}`: {detail}", path.display())]
     Image {
@@ -214,6 +224,7 @@ impl CriuError {
             Self::Protocol { .. } => "IJ-K013",
             Self::Hook { .. } => "IJ-K014",
             Self::Stopped { .. } => "IJ-K015",
+            Self::Memory { .. } => "IJ-K016",
             Self::Image { .. } => "IJ-K020",
             Self::Invalid { .. } => "IJ-K021",
         }
@@ -234,7 +245,8 @@ impl CriuError {
             Self::Protocol { tree, .. }
             | Self::Timeout { tree, .. }
             | Self::Failed { tree, .. }
-            | Self::Hook { tree, .. } => Some(*tree),
+            | Self::Hook { tree, .. }
+            | Self::Memory { tree, .. } => Some(*tree),
             _ => None,
         }
     }

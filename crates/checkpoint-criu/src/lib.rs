@@ -30,6 +30,8 @@ pub use explain::{Explanation, explain};
 pub use hooks::{Event, Hooks, NoHooks};
 pub use images::DumpStats;
 pub use kernel::kernel_notes_of_host;
-pub use memory_path::{ComingBack, Leaving, LeftOut, MapId, MemoryPath, Plain, WayBack, WayOut};
+pub use memory_path::{
+    ComingBack, Leaving, LeftOut, MapId, MemoryPath, Missing, Plain, TakePages, WayBack, WayOut,
+};
 pub use options::{DEFAULT_TIME_LIMIT, DumpOptions, Habitat, Leave, RestoreOptions, Runner};
 pub use release::release;

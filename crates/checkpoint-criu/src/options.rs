@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::memory_path::{MemoryPath, Plain};
+use crate::memory_path::{MemoryPath, Missing, Plain};
 
 /// Where CRIU runs, seen from the tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -90,6 +90,10 @@ pub struct RestoreOptions {
     pub runner: Runner,
     /// How the memory comes back.
     pub memory: Arc<dyn MemoryPath>,
+    /// The pages that are not in the images.
+    pub missing: Option<Arc<dyn Missing>>,
+    /// Whether the writes of the processes may be followed from their first instruction on.
+    pub follow: bool,
 }
 
 /// A time limit that fits a tree of some GiB on a busy machine.
@@ -127,6 +131,8 @@ impl RestoreOptions {
             time_limit: DEFAULT_TIME_LIMIT,
             runner: Runner::default(),
             memory: Arc::new(Plain),
+            missing: None,
+            follow: false,
         }
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::error::{CriuError, Result};
 use crate::process;
 
-/// Lets every process of the tree below `pid` run again that a dead dump has left stopped: a frozen cgroup is thawed, stopped
-/// processes are continued. Harmless for a tree that runs or is gone; a process that its user has stopped goes on, too, because
-/// nothing tells it from one that a dump has stopped.
+/// Lets every process of the tree below `pid` run again that a dead dump has left stopped: a frozen cgroup is thawed, all
+/// processes are continued. Harmless for a tree that runs (one with a handler for `SIGCONT` has it called) or is gone; a process that
+/// its user has stopped goes on, too, because nothing tells it from one that a dump has stopped.
 pub fn release(pid: i32) -> Result<()> {
     process::thaw(pid);
-    if process::continue_tree(pid, Duration::from_secs(5)) {
+    if process::set_going(pid, Duration::from_secs(5)) {
         return Ok(());
     }
     let stopped: Vec<String> =

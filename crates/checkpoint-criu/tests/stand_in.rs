@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use checkpoint_criu::{
-    ComingBack, Criu, CriuError, DumpOptions, Leave, Leaving, LeftOut, MemoryPath, NoHooks, RestoreOptions,
-    Runner, TreeState, WayBack, WayOut,
+    ComingBack, Criu, CriuError, DumpOptions, DumpStats, Leave, Leaving, LeftOut, MemoryPath, NoHooks,
+    RestoreOptions, Runner, TreeState, WayBack, WayOut,
 };
 use tempfile::TempDir;
 
@@ -145,7 +145,7 @@ impl WayOut for Claims {
         Ok(())
     }
 
-    fn thawed(self: Box<Self>, _: &Path) -> Result<Option<Arc<dyn LeftOut>>, String> {
+    fn thawed(self: Box<Self>, _: &Path, _: Option<&DumpStats>) -> Result<Option<Arc<dyn LeftOut>>, String> {
         Ok(None)
     }
 }

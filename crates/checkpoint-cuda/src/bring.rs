@@ -4,10 +4,11 @@
 //! recovery after a crash. It trusts nothing but the driver's word: each state is read before anything is done, and read
 //! again when a call fails, because a call may fail and yet have had its effect.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::beside::Beside;
 use crate::core::{Core, Scribe, unexpected};
 use crate::error::{CudaError, Result};
 use crate::facts::Brought;
@@ -67,6 +68,23 @@ impl Member {
         Self { process, vram_bytes, storage: None, spoiled: false, silent: None }
     }
 
+    /// One that nobody has in hand: its device memory is where we put it, or below `directory` if it is found there.
+    pub(crate) fn found(core: &Core, process: Process, directory: Option<&Path>) -> Self {
+        let below = |directory: &Path| -> Option<PathBuf> {
+            let beside = Beside::of(directory, process.own_id().ok()?);
+            beside.parts().ok()?.map(|_| beside.directory().to_owned())
+        };
+        let storage = core.stored_in(&process).or_else(|| directory.and_then(below));
+        let parts = storage.as_deref().and_then(|storage| Beside::at(storage).parts().ok()?);
+        let bytes = parts.unwrap_or_default().iter().map(|part| part.bytes).sum();
+        Self { storage, ..Self::new(process, bytes) }
+    }
+
+    /// Whether a restore began that did not bring all of its memory back.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.storage.as_deref().is_some_and(|storage| Beside::at(storage).is_torn(self.process.pid))
+    }
+
     /// How long a checkpoint or restore may take.
     pub(crate) fn limit(&self, core: &Core) -> Duration {
         // In recovery nobody knows how much device memory there was; but it is in the process's own memory now.
@@ -109,6 +127,9 @@ pub(crate) fn bring_back(core: &Core, members: &[Member], scribe: &mut Scribe<'_
     for (member, brought) in members.iter().zip(&mut brought).rev() {
         let process = &member.process;
         match brought.now {
+            Some(State::Locked) if member.is_torn() => {
+                brought.error = Some(CudaError::Lost { action: Action::Restore, pid: process.pid });
+            }
             Some(State::Locked) => match unlock(core, process, scribe) {
                 Ok(()) => brought.now = Some(State::Running),
                 Err(error) => brought.error = Some(error),
@@ -128,7 +149,7 @@ pub(crate) fn bring_back(core: &Core, members: &[Member], scribe: &mut Scribe<'_
 
 /// Brings back one process that nobody has in hand, as far as it goes.
 pub(crate) fn bring_back_alone(core: &Core, process: Process) {
-    bring_back(core, &[Member::new(process, 0)], &mut Scribe::none());
+    bring_back(core, &[Member::found(core, process, None)], &mut Scribe::none());
 }
 
 /// The state of a process, once nobody is copying its memory any more.

@@ -3,6 +3,8 @@
 //! Everything that asks the driver for something goes through [`Core::question`] and [`Core::step`]. Both answer within the
 //! limit of the call, also if the target dies, the worker dies, or the driver never comes back.
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
@@ -34,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) capabilities: Capabilities,
     claims: Claims,
     workers: Mutex<Workers>,
+    /// Where the device memory of processes is that it was taken out of, by their numbers and when they started.
+    storages: Mutex<HashMap<(i32, u64), PathBuf>>,
     /// For what has to find its way back here.
     own: Settler,
     bring_back: BringBack,
@@ -110,12 +114,34 @@ impl Core {
             let _ = late.set(own.clone());
             let workers = Workers { current: Some(Arc::new(worker)), abandoned: Vec::new() };
             let (claims, workers) = (Claims::default(), Mutex::new(workers));
-            Self { settings, capabilities, claims, workers, own: late, bring_back }
+            let storages = Mutex::default();
+            Self { settings, capabilities, claims, workers, storages, own: late, bring_back }
         }))
     }
 
     fn workers(&self) -> MutexGuard<'_, Workers> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn storages(&self) -> MutexGuard<'_, HashMap<(i32, u64), PathBuf>> {
+        self.storages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the device memory of a process is, if it is not in its own.
+    pub(crate) fn stored_in(&self, process: &Process) -> Option<PathBuf> {
+        self.storages().get(&(process.pid, process.start_time)).cloned()
+    }
+
+    /// Remembers that, from before it is asked for: a call that is given up may have its effect all the same.
+    pub(crate) fn stores_in(&self, process: &Process, storage: Option<&Path>) {
+        let mut storages = self.storages();
+        match storage {
+            Some(storage) => {
+                storages.retain(|known, _| Process::find(known.0).is_ok_and(|now| now.start_time == known.1));
+                storages.insert((process.pid, process.start_time), storage.to_owned());
+            }
+            None => _ = storages.remove(&(process.pid, process.start_time)),
+        }
     }
 
     pub(crate) fn limits(&self) -> &Limits {

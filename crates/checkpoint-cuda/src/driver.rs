@@ -1,6 +1,7 @@
 //! The way to the driver.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::bring::{self, Member, bring_back};
@@ -98,6 +99,12 @@ impl Driver {
     ///
     /// Processes without CUDA and processes that have ended are answered with neither state nor, in the first case, an error.
     pub fn make_running(&self, pids: &[i32]) -> Vec<Brought> {
+        self.make_running_from(pids, None)
+    }
+
+    /// The same where device memory of theirs may be below `directory`, as [`Tree::checkpoint_to`] puts it there. One that is LOCKED and
+    /// whose memory did not all come back from there is left as it is.
+    pub fn make_running_from(&self, pids: &[i32], directory: Option<&Path>) -> Vec<Brought> {
         let mut brought = Vec::new();
         let mut processes = Vec::new();
         for pid in pids {
@@ -113,8 +120,10 @@ impl Driver {
         let ids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
         match self.core.claim(&ids) {
             Ok(claim) => {
-                let members: Vec<Member> =
-                    processes.into_iter().map(|process| Member::new(process, 0)).collect();
+                let members: Vec<Member> = processes
+                    .into_iter()
+                    .map(|process| Member::found(&self.core, process, directory))
+                    .collect();
                 brought.extend(bring_back(&self.core, &members, &mut Scribe::none()));
                 drop(claim);
             }

@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod backend;
+mod beside;
 mod bring;
 mod cgroup;
 mod claims;
@@ -38,6 +39,7 @@ pub mod serve;
 #[expect(unsafe_code, reason = "the driver's interface is C")]
 pub mod sys;
 
+pub use crate::beside::{Beside, Part};
 pub use crate::driver::Driver;
 pub use crate::error::{Class, CudaError, Result};
 pub use crate::facts::{Abandoned, Backend, Brought, Capabilities, CudaProcess, Target};

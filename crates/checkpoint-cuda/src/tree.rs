@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::beside::Beside;
 use crate::bring::{self, Member, Silence};
 use crate::claims::Claim;
 use crate::core::{self, Core, Scribe};
@@ -185,6 +186,7 @@ impl Held {
         if let Some(directory) = &member.storage {
             fs::create_dir_all(directory).map_err(CudaError::io("create", directory))?;
         }
+        self.core.stores_in(process, member.storage.as_deref());
         let ask = Ask::Checkpoint { pid, storage: member.storage.clone() };
         let error = match self.core.step(process, action, ask, member.limit(&self.core), scribe) {
             Ok(Answer::Done) => return Ok(()),
@@ -244,7 +246,7 @@ impl Held {
         pairs: &[(GpuUuid, GpuUuid)],
         scribe: &mut Scribe<'_>,
     ) -> Result<()> {
-        if member.spoiled {
+        if member.spoiled || member.is_torn() && self.core.state(&member.process)? == State::Locked {
             return Err(CudaError::Lost { action: Action::Restore, pid: member.process.pid });
         }
         match self.expect(member, Action::Restore, State::Checkpointed) {
@@ -278,7 +280,7 @@ impl Held {
 
 /// Where a process's device memory lies: named by its id in its own namespace, which is the same after CRIU's restore.
 fn own_directory(directory: &Path, process: &Process) -> Result<PathBuf> {
-    Ok(directory.join(process.own_id()?.to_string()))
+    Ok(Beside::of(directory, process.own_id()?).directory().to_owned())
 }
 
 impl Tree<Locked> {

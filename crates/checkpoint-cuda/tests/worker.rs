@@ -268,7 +268,13 @@ fn files_that_are_not_there_are_told() {
     let storage = tempfile::tempdir().unwrap();
     assert_eq!(worker.ask(&json!({"checkpoint": {"pid": 1, "storage": storage.path()}})), json!("done"));
     fs::write(storage.path().join(format!("{TWO}.vram")), "short").unwrap();
-    let answer = worker.ask(&json!({"restore": {"pid": 1, "pairs": [], "storage": storage.path()}}));
+    let restore = json!({"restore": {"pid": 1, "pairs": [], "storage": storage.path()}});
+    let answer = worker.ask(&restore);
+    assert!(answer["failed"]["detail"].as_str().unwrap().contains("has 5 of 9437189 bytes"), "{answer}");
+    assert_eq!(worker.ask(&json!({"state": {"pid": 1}})), json!({"number": 2}), "nothing was begun");
+    // With nothing that says how many there should be, it is found in the middle.
+    fs::remove_file(storage.path().join("parts")).unwrap();
+    let answer = worker.ask(&restore);
     assert!(answer["failed"]["detail"].as_str().unwrap().contains("has 5 bytes"), "{answer}");
     // The operation was completed, with the wrong bytes.
     assert_eq!(worker.ask(&json!({"state": {"pid": 1}})), json!({"number": 1}));

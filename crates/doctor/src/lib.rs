@@ -12,6 +12,7 @@ mod places;
 mod programs;
 mod rights;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use checkpoint_criu::Criu;
@@ -67,6 +68,10 @@ pub struct Machine<'a> {
     pub criu: Option<&'a Criu>,
     /// `infinijup-box`, if it was found.
     pub program: Option<&'a Program>,
+    /// Whether memory is copied while a session runs; an error says why not.
+    pub copies_ahead: Result<(), String>,
+    /// Sessions that are not followed any more, because a write of theirs was not noticed once, and what was found then.
+    pub not_followed: BTreeMap<String, String>,
     /// What was found of an NVIDIA driver, if it was looked for.
     pub gpu: Option<gpu::Seen>,
     /// Bytes that are free at a path, or at the nearest directory above it that is there.
@@ -78,6 +83,7 @@ pub fn doctor(machine: &Machine<'_>, trial: &mut dyn FnMut() -> Result<String, S
     let mut findings = rights::look(machine);
     findings.extend(kernel::look());
     findings.extend(programs::look(machine));
+    findings.push(copy_ahead(machine));
     findings.extend(places::look(machine));
     findings.extend(gpu::look(machine));
     findings.push(match trial() {
@@ -89,6 +95,29 @@ pub fn doctor(machine: &Machine<'_>, trial: &mut dyn FnMut() -> Result<String, S
         ),
     });
     findings
+}
+
+fn copy_ahead(machine: &Machine<'_>) -> Finding {
+    const ITEM: &str = "copying memory ahead";
+    match &machine.copies_ahead {
+        Ok(()) if !machine.not_followed.is_empty() => {
+            let found = machine.not_followed.iter().map(|(session, why)| format!("{session} ({why})"));
+            Finding::warn(
+                ITEM,
+                format!(
+                    "a write was not noticed, and the session stands still while all of its memory is copied: {}",
+                    found.collect::<Vec<_>>().join(", ")
+                ),
+                "its snapshots are whole; please report it, with the kernel's version and what the program does",
+            )
+        }
+        Ok(()) => Finding::ok(ITEM, "a session stands still only for memory that was just written"),
+        Err(why) => Finding::warn(
+            ITEM,
+            format!("a session stands still while all of its memory is copied: {why}"),
+            "Linux 6.7 or newer, CRIU 4.2.1 (`pip install \"infinijup[criu]\"` brings one along), and `copy_ahead` not switched off in the daemon's settings",
+        ),
+    }
 }
 
 /// Whether snapshots work here.
@@ -109,6 +138,8 @@ mod tests {
             run_dir: dir.path(),
             criu: None,
             program: None,
+            copies_ahead: Err("it is switched off".to_owned()),
+            not_followed: BTreeMap::new(),
             gpu: None,
             free_bytes,
         };
@@ -122,7 +153,16 @@ mod tests {
         assert_eq!(names.len(), findings.len(), "each item once");
         let criu = findings.iter().find(|finding| finding.item == "criu").unwrap();
         assert_eq!(criu.state, FindingState::Fail, "there is none: {criu:?}");
+        let ahead = findings.iter().find(|finding| finding.item == "copying memory ahead").unwrap();
+        assert!(
+            ahead.evidence.ends_with("it is switched off") && ahead.state == FindingState::Warn,
+            "{ahead:?}"
+        );
         assert!(!works(&findings));
+        let odd = BTreeMap::from([("s1".to_owned(), "page 1000 of task 300".to_owned())]);
+        let ahead = copy_ahead(&Machine { copies_ahead: Ok(()), not_followed: odd, gpu: None, ..machine });
+        assert!(ahead.evidence.ends_with("s1 (page 1000 of task 300)"), "{ahead:?}");
+        assert_eq!(ahead.state, FindingState::Warn);
 
         let good = [Finding::ok("a", "b"), Finding::warn("c", "d", "e")];
         assert!(works(&good));

@@ -164,7 +164,10 @@ impl Gpus {
             return Err(GpuPlanError::Refused { problems });
         }
         let plan = GpuPlan { processes, host };
-        checkpoint_cuda::host_memory::check_now(&plan.targets())?;
+        // Else it need not fit into memory; who puts it there all the same asks then.
+        if !driver.capabilities().custom_storage {
+            checkpoint_cuda::host_memory::check_now(&plan.targets())?;
+        }
         Ok(plan)
     }
 }

@@ -65,13 +65,13 @@ pub enum HistoryError {
         commit: String,
     },
     /// gc met something that it cannot read.
-    #[error("{count} objects or packs cannot be read, so nothing was freed")]
+    #[error("{count} {} cannot be read, so nothing was freed", if *count == 1 { "object or pack" } else { "objects or packs" })]
     GcIncomplete {
         /// How many objects or packs.
         count: usize,
     },
     /// Snapshots that were being written did not end in time for gc.
-    #[error("nothing was freed: {count} snapshots are still being written")]
+    #[error("nothing was freed: {count} {} still being written", if *count == 1 { "snapshot is" } else { "snapshots are" })]
     WritersBusy {
         /// How many writers.
         count: u64,

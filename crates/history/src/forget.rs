@@ -22,8 +22,6 @@ const ATTEMPTS: usize = 5;
 pub struct Forgotten {
     /// Those that are in no history any more.
     pub forgotten: Vec<ObjectId>,
-    /// The snapshots that these were of.
-    pub snapshots: Vec<ObjectId>,
     /// Those that had to stay, and why.
     pub kept: Vec<(ObjectId, String)>,
 }
@@ -79,7 +77,6 @@ impl UserStore {
             }
             let commit = self.known.commit(&self.store, id)?;
             outcome.forgotten.push(*id);
-            outcome.snapshots.push(commit.snapshot);
             leaving.push((*id, commit.parents.clone()));
             for tag in tagged {
                 let name = Tag::new(tag.as_str())?.ref_path();

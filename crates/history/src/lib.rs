@@ -15,6 +15,7 @@
 //! | `lookup` | commits are found, loaded and listed |
 //! | `timeline`, `variables` | a commit as it is shown, and what went with it: its document, the names of variables |
 //! | `diff` | what lies between two of them |
+//! | `images` | one of them as CRIU's images, for other uses |
 //! | `names` | threads and tags |
 //! | `forget`, `gc` | commits leave history, and what only they led to is freed |
 //! | `families` | which threads are connected with each other |
@@ -32,6 +33,7 @@ mod error;
 mod families;
 mod forget;
 mod gc;
+mod images;
 mod key;
 mod known;
 mod lookup;
@@ -48,6 +50,7 @@ pub use commits::NewCommit;
 pub use error::{HistoryError, Result};
 pub use families::Families;
 pub use forget::Forgotten;
+pub use images::write_images;
 pub use key::StoreKey;
 pub use known::Using;
 pub use own_store::{OwnStore, UserStore};

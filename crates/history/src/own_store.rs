@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cas_core::crypto::KdfCost;
 use cas_core::layout::{Format, Layout};
 use cas_core::{Encryption, ObjectId, OpenOptions, Store, StoreError, Trust, WriteTransaction};
+use image_store::Storing;
 
 use crate::error::{HistoryError, Result};
 use crate::key::StoreKey;
@@ -96,6 +97,13 @@ impl UserStore {
     /// Starts a write that builds upon `parents`: gc keeps them, and all they lead to, while it lasts.
     pub fn write(&self, parents: &[ObjectId]) -> Result<WriteTransaction> {
         Ok(self.store.write(parents)?)
+    }
+
+    /// Begins to write a child of `parent` with its device memory, which comes as files in `directory`.
+    pub fn write_device_memory(&self, parent: Option<ObjectId>, directory: PathBuf) -> Result<Storing> {
+        let before = parent.map(|parent| self.load(&parent)).transpose()?.map(|(_, snapshot)| snapshot);
+        let session = self.write(parent.as_slice())?;
+        Storing::begin(session, before.as_ref(), directory).map_err(HistoryError::Images)
     }
 }
 

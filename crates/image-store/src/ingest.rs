@@ -17,8 +17,8 @@ use base::io_error;
 use cas_core::WriteTransaction;
 use cas_core::memory::{MapRoot, PAGE, PageSource};
 use cas_core::progress::Progress;
-use checkpoint_criu::LeftOut;
 use checkpoint_criu::images::{Images, whole_pagemap};
+use checkpoint_criu::{LeftOut, MapId};
 use manifest::Snapshot;
 use manifest::snapshot::{AddressSpace, CriuSection, MemorySection};
 
@@ -50,6 +50,27 @@ pub struct IngestStats {
     pub new_bytes: u64,
     /// All other images.
     pub image_bytes: u64,
+}
+
+impl IngestStats {
+    /// Counts one more address space.
+    pub(crate) fn add(&mut self, pages: &cas_core::memory::IngestStats) {
+        self.memory_bytes += pages.present * PAGE as u64;
+        self.zero_bytes += pages.zero * PAGE as u64;
+        self.new_bytes += pages.new * PAGE as u64;
+    }
+}
+
+impl Ingested {
+    /// Device memory that was stored beside the images belongs to the snapshot, too.
+    pub fn with_device_memory(mut self, spaces: Vec<AddressSpace>, stats: &IngestStats) -> Self {
+        self.memory.spaces.extend(spaces);
+        self.memory.spaces.sort_by(|one, other| one.name.cmp(&other.name));
+        self.stats.memory_bytes += stats.memory_bytes;
+        self.stats.zero_bytes += stats.zero_bytes;
+        self.stats.new_bytes += stats.new_bytes;
+        self
+    }
 }
 
 /// Stores the images in `images`, with the pages that were left out of them. The caller has pinned the commit of `parent` when the session began; everything is
@@ -89,9 +110,7 @@ pub fn ingest_images(
             left_out.stored(*pid, map.id.as_bytes());
             made_whole.insert(pagemap_image(*pid));
         }
-        done.stats.memory_bytes += stats.present * PAGE as u64;
-        done.stats.zero_bytes += stats.zero * PAGE as u64;
-        done.stats.new_bytes += stats.new * PAGE as u64;
+        done.stats.add(&stats);
         done.memory.spaces.push(AddressSpace { name: space, map: map.into(), bytes: map.bytes() });
         names.remove(&image);
     }
@@ -111,8 +130,14 @@ pub fn ingest_images(
     Ok(done)
 }
 
+/// What a snapshot has of the memory of processes, by their numbers in its images.
+pub fn stored_memory(snapshot: &Snapshot) -> Result<BTreeMap<u32, MapId>> {
+    let maps = parent_maps(snapshot)?.into_iter();
+    Ok(maps.filter_map(|(space, map)| Some((process_of(&space)?, *map.id.as_bytes()))).collect())
+}
+
 /// The parent's maps by the names of their spaces.
-fn parent_maps(parent: &Snapshot) -> Result<BTreeMap<String, MapRoot>> {
+pub(crate) fn parent_maps(parent: &Snapshot) -> Result<BTreeMap<String, MapRoot>> {
     let memory = parent.get::<MemorySection>()?.unwrap_or_default();
     Ok(memory.spaces.into_iter().map(|space| (space.name, space.map.into())).collect())
 }

@@ -39,6 +39,10 @@ struct Copied {
 }
 
 impl LeftOut for Copied {
+    fn copied_frozen(&self) -> u64 {
+        0
+    }
+
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         assert_eq!(pid, PID);
         for (number, bytes) in (address / PAGE as u64..).zip(buffer.chunks_exact_mut(PAGE)) {

@@ -6,6 +6,9 @@
 //!
 //! * `ingest` takes a directory of images apart: memory into maps, everything else into blobs.
 //! * `materialise` puts the same directory together again, byte for byte.
+//! * `skeleton` puts it together without most of the memory, and gives that straight from the store.
+//! * `device` stores device memory that is beside the images while it comes, and `device_back` lays it out again.
+//! * `moved` has the same images with other paths, `tied` says what of them is somebody else's, too.
 //! * `compare` says what differs between two snapshots, and needs no directory for it.
 //!
 //! Where such directories lie meanwhile, and who may read them, is not known here.
@@ -14,18 +17,34 @@
 
 mod assembled;
 mod compare;
+mod device;
+mod device_back;
+#[cfg(test)]
+mod device_tests;
 mod error;
+mod held;
 mod ingest;
 #[cfg(test)]
 mod left_out_tests;
 mod materialise;
+mod moved;
 mod pages;
+mod plain_memory;
 #[cfg(test)]
 mod real;
+mod skeleton;
+#[cfg(test)]
+mod skeleton_tests;
 #[cfg(test)]
 mod tests;
+mod tied;
 
 pub use compare::{Change, Changes, FileChange, MemoryChange, ProcessChange, compare};
+pub use device::{DevicePart, Stored, Storing};
+pub use device_back::lay_out_device_memory;
 pub use error::{ImageError, Result};
-pub use ingest::{IngestStats, Ingested, ingest_images};
+pub use ingest::{IngestStats, Ingested, ingest_images, stored_memory};
 pub use materialise::lay_out;
+pub use moved::{lay_out_moved, moved_files};
+pub use skeleton::{MissingPages, Skeleton};
+pub use tied::{closed_connections, why_not_twice};

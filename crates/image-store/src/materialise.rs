@@ -5,7 +5,8 @@
 //! read the same and cost neither time nor room. This is the inverse of [`ingest`](crate::ingest).
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -13,12 +14,12 @@ use base::io_error;
 use cas_core::Store;
 use cas_core::memory::MapRoot;
 use cas_core::progress::Progress;
-use checkpoint_criu::images::Images;
+use checkpoint_criu::images::{Images, pagemap_without};
 use manifest::snapshot::{CriuSection, MemorySection};
 use manifest::{FileName, Snapshot};
 
 use crate::error::{ImageError, Result};
-use crate::pages::{PagesFile, PagesLayout, pagemaps, pages_image};
+use crate::pages::{PagesFile, PagesLayout, pagemap_image, pagemaps, pages_image, process_of};
 
 /// Writes the images of `snapshot` to `dir`, which must be empty. `commit` is for errors. How much is compared on the way is the
 /// store's setting: for images, it should be the content's identity.
@@ -29,9 +30,27 @@ pub fn lay_out(
     dir: &Path,
     progress: &dyn Progress,
 ) -> Result<()> {
+    lay_out_without(store, commit, snapshot, dir, &BTreeMap::new(), progress)
+}
+
+/// The same without some pages of some processes, by their numbers: to CRIU they were never there.
+pub(crate) fn lay_out_without(
+    store: &Store,
+    commit: &str,
+    snapshot: &Snapshot,
+    dir: &Path,
+    gone: &BTreeMap<u32, Vec<Range<u64>>>,
+    progress: &dyn Progress,
+) -> Result<()> {
     let bad = |detail: String| ImageError::NotWhole { commit: commit.to_owned(), detail };
     let criu = snapshot.get::<CriuSection>()?.ok_or_else(|| bad("it has no images".to_owned()))?;
     lay_out_blobs(store, commit, &criu, dir, progress)?;
+    for (pid, gone) in gone {
+        let path = dir.join(pagemap_image(*pid));
+        let pagemap = fs::read(&path).map_err(io_error("read", &path))?;
+        let left = pagemap_without(&path, &pagemap, gone)?;
+        fs::write(&path, left).map_err(io_error("write", &path))?;
+    }
     let memory = snapshot.get::<MemorySection>()?.unwrap_or_default();
     let mut maps: BTreeMap<String, MapRoot> =
         memory.spaces.into_iter().map(|space| (space.name, space.map.into())).collect();
@@ -44,14 +63,21 @@ pub fn lay_out(
             }
             return Err(bad(format!("the memory of {space} is missing")));
         };
+        let gone = process_of(&space).and_then(|pid| gone.get(&pid)).map(Vec::as_slice).unwrap_or_default();
+        let gone_bytes: u64 = gone.iter().map(|run| run.end - run.start).sum();
         let layout = PagesLayout::of(&pagemap)
             .ok()
-            .filter(|layout| layout.bytes() == map.bytes())
+            .filter(|layout| layout.bytes().checked_add(gone_bytes) == Some(map.bytes()))
             .ok_or_else(|| bad(format!("the memory of {space} does not fit its pagemap")))?;
         let file = create(&dir.join(&image))?;
         file.set_len(layout.bytes()).map_err(io_error("set the length of", dir.join(&image)))?;
+        let regions = layout.regions();
         let pages = PagesFile::new(file, layout);
-        store.read_memory(&map, &pages, progress)?;
+        if gone.is_empty() {
+            store.read_memory(&map, &pages, progress)?;
+        } else {
+            store.read_memory_in(&map, &regions, &pages, progress)?;
+        }
         if !pages.is_full() {
             return Err(bad(format!("the memory of {space} has other pages than its pagemap says")));
         }

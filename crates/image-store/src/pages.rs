@@ -9,13 +9,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cas_core::memory::{PAGE, PageSink, PageSource, Region};
+use cas_core::memory::{MapRoot, PAGE, PageSink, PageSource, Region};
 use checkpoint_criu::images::{Images, Pagemap, PagemapEntry};
 
 use crate::error::Result;
 
 /// Addresses end here: 57 bits.
-const LIMIT: u64 = 1 << 57;
+pub(crate) const LIMIT: u64 = 1 << 57;
 
 /// Pages that lie one after the other, in memory and in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,13 @@ impl PagesLayout {
     /// As it will be when those that were left out are in the file, too.
     pub(crate) fn of_all(pagemap: &Pagemap) -> Result<Self, Odd> {
         Self::of_those(pagemap, |entry| entry.is_present() || entry.in_parent())
+    }
+
+    /// Of a file that has all pages of a map, from address 0 on.
+    pub(crate) fn whole(map: &MapRoot) -> Self {
+        let bytes = map.bytes();
+        let run = Run { start: 0, len: bytes, offset: 0 };
+        Self { runs: (bytes > 0).then_some(run).into_iter().collect(), bytes }
     }
 
     fn of_those(pagemap: &Pagemap, wanted: impl Fn(&PagemapEntry) -> bool) -> Result<Self, Odd> {
@@ -177,13 +184,18 @@ pub(crate) fn pagemaps(images: &Images) -> Result<Vec<(String, Pagemap)>> {
         let pid = name.to_str().and_then(|name| name.strip_prefix("pagemap-")?.strip_suffix(".img"));
         // Shared memory has names of its own here, and those are no numbers.
         if let Some(Ok(pid)) = pid.map(str::parse::<u32>) {
-            found.push((format!("pid:{pid}"), images.pagemap(pid)?));
+            found.push((space_of(pid), images.pagemap(pid)?));
         }
     }
     for (segment, pagemap) in images.shmem_pagemaps()? {
         found.push((format!("shm:{segment}"), pagemap));
     }
     Ok(found)
+}
+
+/// The name that the memory of a process has in a snapshot.
+pub(crate) fn space_of(pid: u32) -> String {
+    format!("pid:{pid}")
 }
 
 /// The process whose memory a space is; `None` for shared memory.

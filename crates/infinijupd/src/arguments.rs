@@ -75,6 +75,12 @@ pub(crate) struct Arguments {
     /// The helper program infinijup-box [env: INFINIJUP_BOX] [default: looked for]
     #[arg(long = "box", value_name = "PATH", help_heading = "Settings")]
     box_program: Option<OsString>,
+    /// Copy memory while a session runs, so that it stands still only for the rest: on, off, or checked, which compares every page [env: INFINIJUP_COPY_AHEAD] [default: on]
+    #[arg(long, value_name = "HOW", help_heading = "Settings")]
+    copy_ahead: Option<OsString>,
+    /// Keep the newest snapshot of the kernel that was used last restored, so that going back to it is a switch: on or off [env: INFINIJUP_STANDBY] [default: on]
+    #[arg(long, value_name = "HOW", help_heading = "Settings")]
+    standby: Option<OsString>,
     /// Publish events in a Redis Stream: redis://HOST:PORT or unix:///PATH [env: INFINIJUP_REDIS; there a password in it is not seen by everyone]
     #[arg(long, value_name = "URL", help_heading = "Settings")]
     redis: Option<OsString>,
@@ -150,6 +156,8 @@ impl Arguments {
             ("box", self.box_program),
             ("redis", self.redis),
             ("gpu_program", self.gpu_program),
+            ("copy_ahead", self.copy_ahead),
+            ("standby", self.standby),
             ("cuda_checkpoint", self.cuda_checkpoint),
             ("gpu_lock_limit", self.gpu_lock_limit),
             ("gpu_step_limit", self.gpu_step_limit),

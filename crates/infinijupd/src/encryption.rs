@@ -1,6 +1,6 @@
 //! The store becomes an encrypted one: `infinijupd --encrypt-store`, which `infinijup store encrypt` runs.
 //!
-//! `lifecycle` does it; here is what belongs to the daemon: the settings that name the key, and the lines that tell how far it is.
+//! `session-record` does it; here is what belongs to the daemon: the settings that name the key, and the lines that tell how far it is.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -13,9 +13,9 @@ use api::EncryptionLine;
 use api::settings::key_file;
 use lifecycle::{Progress, Task, encryption};
 
+use crate::backend::Failure;
 use crate::error::DaemonError;
 use crate::lock;
-use crate::operations::Failure;
 use crate::settings::Settings;
 
 /// How often the reader is told how far it is.

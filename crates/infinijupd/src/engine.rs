@@ -14,13 +14,13 @@ use api::{
     StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version, exit,
 };
 use lifecycle::{
-    Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, SessionId, StepState, Watch,
-    micros,
+    Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, RecordError, SessionId,
+    StepState, Watch, micros,
 };
 use serde_json::Value;
 
+use crate::backend::{Backend, Failure, Happening, Outcome, Progress};
 use crate::error::causes;
-use crate::operations::{Failure, Happening, Operations, Outcome, Progress};
 
 impl From<LifecycleError> for Failure {
     fn from(error: LifecycleError) -> Self {
@@ -49,6 +49,13 @@ impl From<LifecycleError> for Failure {
     }
 }
 
+/// What is written down of sessions has no codes of its own: the pipelines have them.
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        LifecycleError::from(error).into()
+    }
+}
+
 /// The files that an error is about, as far as they are listed.
 fn files(error: &LifecycleError) -> Vec<Text> {
     const LISTED: usize = 100;
@@ -72,6 +79,10 @@ impl Watch for Steps<'_> {
             StepState::Ended { took, .. } => self.0.done(step, micros(took)),
         }
     }
+
+    fn warned(&self, warning: &str) {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// The engine, for what makes no sense without CRIU. A session that could never be snapshotted is not started either; but
@@ -83,11 +94,11 @@ fn able(engine: &Engine) -> Outcome<&Engine> {
 /// There is one automatic snapshot more: another may go by the session's policy.
 fn tidy_after(engine: &Engine, session: &str) {
     if let Ok(session) = lifecycle::SessionId::try_from(session.to_owned()) {
-        Operations::tidy(engine, &session);
+        Backend::tidy(engine, &session);
     }
 }
 
-impl Operations for Engine {
+impl Backend for Engine {
     fn version(&self) -> Version {
         Version {
             version: env!("CARGO_PKG_VERSION").to_owned(),

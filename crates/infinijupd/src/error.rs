@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use api::{ErrorBody, PlaceError, SettingsError, exit};
 
-use crate::operations::Failure;
+use crate::backend::Failure;
 
 pub use base::Class;
 

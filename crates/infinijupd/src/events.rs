@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use api::{Event, EventKind};
 use tokio::sync::watch;
 
-use crate::operations::Happening;
+use crate::backend::Happening;
 use crate::{lock, now};
 
 /// What happened lately.

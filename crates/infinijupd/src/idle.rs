@@ -78,8 +78,8 @@ pub(crate) async fn idle_for(app: &App, limit: Duration) {
 
 /// How many sessions have processes; `None` if that cannot be told.
 pub(crate) async fn sessions_running(app: &App) -> Option<usize> {
-    let operations = std::sync::Arc::clone(&app.operations);
-    let sessions = tokio::task::spawn_blocking(move || operations.sessions()).await.ok()?.ok()?;
+    let backend = std::sync::Arc::clone(&app.backend);
+    let sessions = tokio::task::spawn_blocking(move || backend.sessions()).await.ok()?.ok()?;
     let live = |state| matches!(state, SessionState::Starting | SessionState::Running);
     Some(sessions.iter().filter(|session| live(session.state)).count())
 }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use api::{ErrorBody, Event, EventKind, Job, JobKind, JobResult, JobState, Step};
 use tokio::sync::watch;
 
+use crate::backend::{Backend, Outcome, Progress, ask};
 use crate::error::DaemonError;
 use crate::events::{Events, blank};
 use crate::metrics::Metrics;
 use crate::operation::Operation;
-use crate::operations::{Operations, Outcome, Progress, ask};
 use crate::{lock, now};
 
 /// How often the counted progress of one step is passed on.
@@ -29,7 +29,7 @@ const KEPT_OUTPUT: usize = 32 << 20;
 
 /// The job table.
 pub struct Jobs {
-    operations: Arc<dyn Operations>,
+    backend: Arc<dyn Backend>,
     /// Whether the daemon is about to end.
     stopping: watch::Receiver<bool>,
     table: Mutex<VecDeque<Arc<JobCell>>>,
@@ -83,13 +83,13 @@ impl JobCell {
 
 impl Jobs {
     pub(crate) fn new(
-        operations: Arc<dyn Operations>,
+        backend: Arc<dyn Backend>,
         stopping: watch::Receiver<bool>,
         (events, metrics): (Arc<Events>, Arc<Metrics>),
         (running_limit, ended_limit): (usize, usize),
     ) -> Self {
         Self {
-            operations,
+            backend,
             stopping,
             table: Mutex::default(),
             running: watch::Sender::new(0),
@@ -107,7 +107,7 @@ impl Jobs {
         let mut session = None;
         if let Operation::ToSession(which, _) = &mut operation {
             let named = which.clone();
-            *which = ask(&self.operations, move |operations| operations.session(&named)).await?.id;
+            *which = ask(&self.backend, move |backend| backend.session(&named)).await?.id;
             session = Some(which.clone());
         }
         if *self.stopping.borrow() {
@@ -153,7 +153,7 @@ impl Jobs {
         let began = Instant::now();
         let thread = tokio::task::spawn_blocking(move || {
             let reporter = Reporter { jobs: &jobs, cell: &worked, kind, passed_on: Mutex::new(None) };
-            operation.run(&*jobs.operations, &reporter)
+            operation.run(&*jobs.backend, &reporter)
         });
         let (jobs, ended) = (Arc::clone(self), Arc::clone(&cell));
         tokio::spawn(async move {

@@ -1,14 +1,14 @@
 //! The daemon of one user: sessions, jobs, events, the API socket.
 //!
 //! The daemon knows the wire and serves the user who runs it, nobody else; what a snapshot is, it leaves to `lifecycle`. The seam is
-//! [`Operations`], one blocking call for each thing that can be asked for. A request goes this way:
+//! [`Backend`], one blocking call for each thing that can be asked for. A request goes this way:
 //!
 //! ```text
 //! listener                 who is it?          SO_PEERCRED: the daemon's own user, or the connection is closed
 //!   server                 is there room?      connections are counted, bodies bounded before they are read
 //!   routes                 what is asked for?  types of `api`; ids checked
 //!   jobs                   do it               on a thread of its own, with progress; the answer does not wait
-//!   Operations             …                   `lifecycle`, or a double in tests
+//!   Backend                …                   `lifecycle`, or a double in tests
 //! ```
 //!
 //! Nothing here is needed for a session to live: the daemon can be stopped, killed and replaced, and finds the sessions
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+pub mod backend;
 mod checks;
 pub mod encryption;
 pub mod engine;
@@ -23,6 +24,7 @@ mod errands;
 pub mod error;
 pub mod events;
 mod fields;
+mod following;
 pub mod home;
 mod idle;
 pub mod instance;
@@ -33,16 +35,15 @@ pub mod metrics;
 pub mod notify;
 pub mod openapi;
 mod operation;
-pub mod operations;
 pub mod redis;
 mod routes;
 pub mod server;
 pub mod settings;
 mod settings_file;
 
+pub use backend::{Backend, Failure, Happening, Outcome, Progress};
 pub use error::DaemonError;
 pub use home::Home;
-pub use operations::{Failure, Happening, Operations, Outcome, Progress};
 pub use server::{App, Limits};
 
 /// Locks a mutex whether or not somebody panicked while holding it.

@@ -80,6 +80,8 @@ fn run(settings: &mut Settings) -> Result<(), Failure> {
     let engines = machine::Settings {
         program: settings.box_program.clone(),
         criu: settings.criu.clone(),
+        copy_ahead: settings.copy_ahead,
+        standby: settings.standby,
         gpu: GpuConfig {
             program: settings.gpu_program.clone(),
             cuda_checkpoint: settings.cuda_checkpoint.clone(),
@@ -88,6 +90,7 @@ fn run(settings: &mut Settings) -> Result<(), Failure> {
         },
         ..machine::Settings::default()
     };
+    let following = Arc::clone(&engines.following);
     let (engine, recovery) = machine::open(config, engines)?;
     tell(&recovery);
     if let Some(error) = engine.unable() {
@@ -100,13 +103,20 @@ fn run(settings: &mut Settings) -> Result<(), Failure> {
         .thread_name("infinijupd")
         .build()
         .map_err(DaemonError::io("start the threads of", &places.socket))?;
-    let served = runtime.block_on(serve(settings, engine));
+    let standbys = engine.clone();
+    let served = runtime.block_on(serve(settings, engine, following));
+    // Sessions live on without us; what only stands by does not.
+    standbys.end_standbys();
     // What still runs is a command in somebody's session, which goes on without us.
     runtime.shutdown_background();
     Ok(served?)
 }
 
-async fn serve(settings: &Settings, engine: Engine) -> Result<(), DaemonError> {
+async fn serve(
+    settings: &Settings,
+    engine: Engine,
+    following: Arc<machine::Courses>,
+) -> Result<(), DaemonError> {
     let places = &settings.places;
     let listener = match PeerListener::passed()? {
         Some(listener) => listener,
@@ -117,6 +127,7 @@ async fn serve(settings: &Settings, engine: Engine) -> Result<(), DaemonError> {
         ..Home::new(places.clone(), listener.is_passed(), settings.idle_end)
     };
     let app = App::new(Arc::new(engine), Limits::default(), home);
+    app.count_following(following);
     if let Some(redis) = settings.redis.clone() {
         app.publish_to(redis).map_err(DaemonError::io("start the thread for Redis of", &places.socket))?;
     }

@@ -17,7 +17,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::operations::Outcome;
+use crate::backend::Outcome;
+use crate::following::Following;
 
 /// The content type of what [`Metrics::render`] makes.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -53,11 +54,13 @@ pub struct Metrics {
     failures: Family<OfFailure, Counter>,
     running: Family<OfOperation, Gauge>,
     sessions: Family<OfState, Gauge>,
+    standby: Gauge,
     captured: Counter<u64, AtomicU64>,
     written: Counter<u64, AtomicU64>,
     deduplicated: Counter<u64, AtomicU64>,
     redis_published: Counter<u64, AtomicU64>,
     redis_lost: Counter<u64, AtomicU64>,
+    following: Following,
 }
 
 /// From a millisecond to a bit over a minute.
@@ -112,6 +115,8 @@ impl Metrics {
             Unit::Bytes,
             Counter::clone(&deduplicated),
         );
+        let standby = Gauge::default();
+        r.register_with_unit("standby", "Memory of what stands by", Unit::Bytes, Gauge::clone(&standby));
         let (redis_published, redis_lost) = (Counter::default(), Counter::default());
         registry.register("redis_events", "Events that Redis has", Counter::clone(&redis_published));
         registry.register(
@@ -119,6 +124,8 @@ impl Metrics {
             "Events that left the ring before Redis took them",
             Counter::clone(&redis_lost),
         );
+        let following = Following::default();
+        registry.register_collector(Box::new(following.clone()));
         Arc::new(Self {
             registry,
             steps,
@@ -127,12 +134,20 @@ impl Metrics {
             failures,
             running,
             sessions,
+            standby,
             captured,
             written,
             deduplicated,
             redis_published,
             redis_lost,
+            following,
         })
+    }
+
+    /// Counts what these follow from now on.
+    pub(crate) fn follow(&self, courses: Arc<machine::Courses>) {
+        // There is one machine, and it is named once.
+        let _ = self.following.0.set(courses);
     }
 
     /// Redis has an event.
@@ -181,6 +196,8 @@ impl Metrics {
             let gauge = self.sessions.get_or_create_owned(&OfState { state: state.as_str() });
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+        let standby: u64 = sessions.iter().filter_map(|session| session.standby_bytes).sum();
+        self.standby.set(i64::try_from(standby).unwrap_or(i64::MAX));
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

@@ -9,10 +9,10 @@ use api::{
     StartRequest, StopRequest, SuspendRequest,
 };
 
+use crate::backend::{Backend, Outcome, Progress};
 use crate::checks::{
     Checked, absolute, bad_field, command, environment, expression, new_name, process, tag_name, what_to_run,
 };
-use crate::operations::{Operations, Outcome, Progress};
 
 /// The most branches that one request can make.
 const BRANCHES: u32 = 64;
@@ -100,15 +100,15 @@ impl Operation {
     }
 
     /// Does it.
-    pub(crate) fn run(self, operations: &dyn Operations, progress: &dyn Progress) -> Outcome<JobResult> {
+    pub(crate) fn run(self, backend: &dyn Backend, progress: &dyn Progress) -> Outcome<JobResult> {
         match self {
-            Self::Start(request) => operations.start(*request, progress).map(view),
-            Self::ToSession(session, what) => (*what).run(&session, operations, progress),
-            Self::Attach(request) => operations.attach(request, progress).map(view),
-            Self::Checkpoint(request) => operations.checkpoint(request, progress).map(JobResult::Checkpoint),
-            Self::Restore(request) => operations.restore(request, progress).map(JobResult::Restore),
-            Self::Forget(request) => operations.forget(request, progress).map(JobResult::Forget),
-            Self::Gc => operations.gc(progress).map(JobResult::Gc),
+            Self::Start(request) => backend.start(*request, progress).map(view),
+            Self::ToSession(session, what) => (*what).run(&session, backend, progress),
+            Self::Attach(request) => backend.attach(request, progress).map(view),
+            Self::Checkpoint(request) => backend.checkpoint(request, progress).map(JobResult::Checkpoint),
+            Self::Restore(request) => backend.restore(request, progress).map(JobResult::Restore),
+            Self::Forget(request) => backend.forget(request, progress).map(JobResult::Forget),
+            Self::Gc => backend.gc(progress).map(JobResult::Gc),
         }
     }
 }
@@ -156,7 +156,7 @@ impl ToSession {
         }
     }
 
-    fn run(self, session: &str, to: &dyn Operations, progress: &dyn Progress) -> Outcome<JobResult> {
+    fn run(self, session: &str, to: &dyn Backend, progress: &dyn Progress) -> Outcome<JobResult> {
         match self {
             Self::Snapshot(request) => to.snapshot(session, request, progress).map(JobResult::Snapshot),
             Self::Rollback(request) => to.rollback(session, request, progress).map(JobResult::Rollback),

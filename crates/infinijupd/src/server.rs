@@ -20,6 +20,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::backend::{Backend, Failure};
 use crate::errands;
 use crate::error::DaemonError;
 use crate::events::Events;
@@ -28,7 +29,6 @@ use crate::idle::{Need, idle_for};
 use crate::jobs::Jobs;
 use crate::listener::PeerListener;
 use crate::metrics::Metrics;
-use crate::operations::{Failure, Operations};
 use crate::{notify, redis, routes};
 
 /// How much of everything.
@@ -67,7 +67,7 @@ impl Default for Limits {
 /// What every handler has.
 #[derive(Clone)]
 pub struct App {
-    pub(crate) operations: Arc<dyn Operations>,
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) events: Arc<Events>,
     pub(crate) metrics: Arc<Metrics>,
@@ -84,19 +84,19 @@ pub struct App {
 }
 
 impl App {
-    /// The daemon over these operations.
-    pub fn new(operations: Arc<dyn Operations>, limits: Limits, home: Home) -> Self {
+    /// The daemon in front of it.
+    pub fn new(backend: Arc<dyn Backend>, limits: Limits, home: Home) -> Self {
         let events = Arc::new(Events::new(limits.events));
         let metrics = Metrics::new();
         let (stop, stopping) = watch::channel(false);
         let jobs = Jobs::new(
-            Arc::clone(&operations),
+            Arc::clone(&backend),
             stopping.clone(),
             (Arc::clone(&events), Arc::clone(&metrics)),
             (limits.running_jobs, limits.ended_jobs),
         );
         let app = Self {
-            operations,
+            backend,
             jobs: Arc::new(jobs),
             events,
             metrics,
@@ -123,6 +123,11 @@ impl App {
         self.jobs.running()
     }
 
+    /// Counts what is done to follow the writes of sessions.
+    pub fn count_following(&self, courses: Arc<machine::Courses>) {
+        self.metrics.follow(courses);
+    }
+
     /// Publishes what happens from now on in a Redis too.
     pub fn publish_to(&self, redis: redis::Address) -> io::Result<()> {
         redis::publish(redis, &self.events, &self.metrics, self.stopping.clone())
@@ -130,7 +135,7 @@ impl App {
 
     /// What the engine tells becomes events. The thread ends with the engine.
     fn pass_on_happenings(&self) {
-        let Some(happenings) = self.operations.happenings() else { return };
+        let Some(happenings) = self.backend.happenings() else { return };
         let events = Arc::downgrade(&self.events);
         std::thread::spawn(move || {
             for happening in happenings {

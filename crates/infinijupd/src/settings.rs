@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use api::Places;
+use machine::CopyAhead;
 
 use crate::arguments::{Arguments, Said};
 use crate::error::DaemonError;
@@ -20,7 +21,7 @@ const RESERVE: u64 = 64 << 20;
 /// What says where things are. Whoever looks for the daemon must know it too, so it is not in the settings file.
 const PLACES: [&str; 4] = ["state", "run", "socket", "settings"];
 /// What else can be set. The flag has dashes, the variable is in capitals with `INFINIJUP_` before it.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "idle_end",
     "key_file",
     "store_budget",
@@ -29,6 +30,8 @@ const NAMES: [&str; 13] = [
     "pids_limit",
     "criu",
     "box",
+    "copy_ahead",
+    "standby",
     "redis",
     "gpu_program",
     "cuda_checkpoint",
@@ -59,6 +62,10 @@ pub struct Settings {
     pub criu: Option<PathBuf>,
     /// The helper program, if named.
     pub box_program: Option<PathBuf>,
+    /// Whether memory is copied while sessions run.
+    pub copy_ahead: CopyAhead,
+    /// Whether the newest snapshot of a kernel stands by.
+    pub standby: bool,
     /// The helper program for GPUs, if named.
     pub gpu_program: Option<PathBuf>,
     /// NVIDIA's `cuda-checkpoint`, if named.
@@ -128,6 +135,8 @@ impl Request {
             pids_limit: given.get("pids_limit", number)?,
             criu: given.get("criu", path)?,
             box_program: given.get("box", path)?,
+            copy_ahead: given.get("copy_ahead", copy_ahead)?.unwrap_or_default(),
+            standby: given.get("standby", on_or_off)?.unwrap_or(true),
             gpu_program: given.get("gpu_program", path)?,
             cuda_checkpoint: given.get("cuda_checkpoint", path)?,
             gpu_lock_limit: given.get("gpu_lock_limit", seconds)?,
@@ -208,6 +217,25 @@ fn size(what: &str, value: &OsStr) -> Result<u64, DaemonError> {
     })
 }
 
+/// Whether memory is copied ahead.
+fn copy_ahead(what: &str, value: &OsStr) -> Result<CopyAhead, DaemonError> {
+    match value.to_str() {
+        Some("on") => Ok(CopyAhead::On),
+        Some("off") => Ok(CopyAhead::Off),
+        Some("checked") => Ok(CopyAhead::Checked),
+        _ => Err(refused(format!("{what} is `on`, `off` or `checked`, not `{}`", value.display()))),
+    }
+}
+
+/// Whether something is done at all.
+fn on_or_off(what: &str, value: &OsStr) -> Result<bool, DaemonError> {
+    match value.to_str() {
+        Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        _ => Err(refused(format!("{what} is `on` or `off`, not `{}`", value.display()))),
+    }
+}
+
 /// A number of things, at least one.
 fn number(what: &str, value: &OsStr) -> Result<u64, DaemonError> {
     let number = value.to_str().and_then(|text| text.trim().parse().ok()).filter(|number| *number > 0);
@@ -282,6 +310,24 @@ mod tests {
         }
         let refused = read(&[], &[("INFINIJUP_GPU_STEP_LIMIT", "soon")]).unwrap_err();
         assert!(refused.to_string().contains("INFINIJUP_GPU_STEP_LIMIT"), "{refused}");
+    }
+
+    #[test]
+    fn memory_is_copied_ahead_unless_that_is_switched_off() {
+        assert_eq!(settings(&[], &[]).copy_ahead, CopyAhead::On);
+        assert_eq!(settings(&["--copy-ahead", "off"], &[]).copy_ahead, CopyAhead::Off);
+        assert_eq!(settings(&[], &[("INFINIJUP_COPY_AHEAD", "checked")]).copy_ahead, CopyAhead::Checked);
+        let refused = read(&["--copy-ahead", "maybe"], &[]).unwrap_err().to_string();
+        assert!(refused.contains("--copy-ahead") && refused.contains("`maybe`"), "{refused}");
+    }
+
+    #[test]
+    fn a_standby_is_kept_unless_that_is_switched_off() {
+        assert!(settings(&[], &[]).standby);
+        assert!(!settings(&["--standby", "off"], &[]).standby);
+        assert!(!settings(&[], &[("INFINIJUP_STANDBY", "off")]).standby);
+        let refused = read(&["--standby", "maybe"], &[]).unwrap_err().to_string();
+        assert!(refused.contains("--standby") && refused.contains("`maybe`"), "{refused}");
     }
 
     #[test]

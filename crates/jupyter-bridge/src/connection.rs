@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -88,6 +88,15 @@ impl ConnectionFile {
         Ok(Self { ip, ports, key: random_hex::<32>()?, kernel_name: kernel_name.into() })
     }
 
+    /// The same with other ports, in the order of [`Ports::to_array`]. Where there are fewer than five, the rest stays.
+    pub fn with_ports(self, ports: impl IntoIterator<Item = u16>) -> Self {
+        let mut all = self.ports.to_array();
+        for (port, other) in all.iter_mut().zip(ports) {
+            *port = other;
+        }
+        Self { ports: Ports::from_array(all), ..self }
+    }
+
     /// Reads the file at `path`.
     pub fn read(path: &Path) -> Result<Self> {
         let content = read_small(path).map_err(JupyterError::io("read", path))?;
@@ -155,6 +164,27 @@ impl ConnectionFile {
     }
 }
 
+/// How a kernel is reached that lives in a box: the file that it is given itself, and the one for clients outside.
+pub struct Connection {
+    /// For the kernel.
+    pub inside: ConnectionFile,
+    /// For clients. Its ports are led to those inside.
+    pub outside: ConnectionFile,
+}
+
+impl Connection {
+    /// One on loopback, with a new key.
+    pub fn new(inside: Ports, outside: Ports, kernel_name: &str) -> Result<Self> {
+        let outside = ConnectionFile::new(Ipv4Addr::LOCALHOST.into(), outside, kernel_name)?;
+        Ok(Self { inside: ConnectionFile { ports: inside, ..outside.clone() }, outside })
+    }
+
+    /// Each port outside, with the one inside.
+    pub fn ports(&self) -> Vec<(u16, u16)> {
+        self.outside.ports.to_array().into_iter().zip(self.inside.ports.to_array()).collect()
+    }
+}
+
 /// `N` random bytes in hex.
 pub(crate) fn random_hex<const N: usize>() -> Result<String> {
     let mut bytes = [0; N];
@@ -189,6 +219,23 @@ mod tests {
         assert!(!format!("{file:?}").contains(&file.key));
         let nowhere = file.write(&directory.path().join("none/x")).unwrap_err();
         assert_eq!(nowhere.code(), "IJ-J001");
+    }
+
+    #[test]
+    fn both_files_of_a_connection_have_one_key() {
+        let (inside, outside) = (Ports::from_array([1, 2, 3, 4, 5]), Ports::from_array([6, 7, 8, 9, 10]));
+        let connection = Connection::new(inside, outside, "python3").unwrap();
+        assert_eq!(connection.ports(), [(6, 1), (7, 2), (8, 3), (9, 4), (10, 5)]);
+        assert_eq!(connection.inside, ConnectionFile { ports: inside, ..connection.outside.clone() });
+        assert!(!connection.inside.key.is_empty());
+    }
+
+    #[test]
+    fn only_ports_are_other_ones() {
+        let file = one();
+        let other = file.clone().with_ports([6, 7]);
+        assert_eq!(other, ConnectionFile { ports: Ports::from_array([6, 7, 3, 4, 5]), ..file.clone() });
+        assert_eq!(file.with_ports([6, 7, 8, 9, 10, 11]).ports.to_array(), [6, 7, 8, 9, 10]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod search;
 pub mod watch;
 
 pub use command::{KernelCommand, kernel_command, own_command};
-pub use connection::{ConnectionFile, Ports};
+pub use connection::{Connection, ConnectionFile, Ports};
 pub use error::{Class, JupyterError, Result};
 pub use kernelspec::{InterruptMode, Kernelspec};
 pub use search::{Listing, Search, data_directory};

@@ -9,7 +9,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use api::{
-    AttachRequest, CheckpointOutcome, CheckpointRequest, RestoreRequest, RestoredOutcome, SessionView,
+    AttachRequest, CheckpointOutcome, CheckpointRequest, Network, RestoreRequest, RestoredOutcome,
+    SessionState, SessionView,
 };
 use checkpoint_criu::{Leave, NoHooks};
 use jiff::Timestamp;
@@ -17,19 +18,17 @@ use manifest::snapshot::GpuSection;
 use preflight::Needs;
 use sandbox::User;
 use sandbox::process::{self, Identity};
+use session_record::journal::Phase;
+use session_record::place::make;
+use session_record::{GpuWish, HabitatKind, Notes, Record, SessionId, write_json};
 use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
-use crate::journal::Phase;
-use crate::locks::Doing;
-use crate::notes::Notes;
-use crate::place::make;
-use crate::ports::{DumpWanted, GpuPlan, HabitatKind, RestoreWanted, Tree};
-use crate::record::{Network, Record, SessionId, SessionState, write_json};
-use crate::session::GpuWish;
+use crate::ports::{DumpWanted, GpuPlan, RestoreWanted, Tree};
 use crate::steps::{NoWatch, Steps};
-use crate::stop::remove_directory;
+use session_record::files::remove_directory;
+use session_record::locks::Doing;
 
 /// Beside CRIU's images: what the driver has to bring back after them.
 const GPU_FILE: &str = "infinijup-gpu.json";
@@ -57,7 +56,7 @@ impl Engine {
             id,
             name,
             state: SessionState::Running,
-            command: command_line(pid),
+            command: process::command_line(pid),
             workspace: cwd.clone(),
             cwd: cwd.clone(),
             created: Timestamp::now(),
@@ -103,9 +102,16 @@ impl Engine {
             error
         };
         let plan = self.may_be_dumped(init, directory).map_err(litter)?;
-        let tree = Tree { kind: HabitatKind::HostTree, holder: None, owner: &owner };
+        let tree = Tree { session: None, kind: HabitatKind::HostTree, holder: None, owner: &owner };
         let leave = if leave_running { Leave::Running } else { Leave::Ended };
-        let wanted = DumpWanted { init, images: directory, log_dir: directory, leave, watched: Vec::new() };
+        let wanted = DumpWanted {
+            init,
+            images: directory,
+            log_dir: directory,
+            leave,
+            watched: Vec::new(),
+            stored: None,
+        };
         let dump = || self.checkpointer().dump(&tree, &wanted, &mut NoHooks);
         let mut steps = Steps::new(&NoWatch);
         let Some(plan) = plan else {
@@ -114,8 +120,9 @@ impl Engine {
         };
         // No session, so nobody else may know what was done to the GPU: the journal does, under a name of its own.
         let entry = self.inner.journal.begin(&SessionId::random()?, &Phase::Dumping { worker: None })?;
-        let taken = self.gpu().take_off(&plan, init.pid, &entry, &mut steps).and_then(|mut off| {
-            match write_json(&directory.join(GPU_FILE), &plan.section).and_then(|()| dump()) {
+        let taken = self.gpu().take_off(&plan, init.pid, None, &entry, &mut steps).and_then(|mut off| {
+            let noted = write_json(&directory.join(GPU_FILE), &plan.section).map_err(LifecycleError::from);
+            match noted.and_then(|()| dump()) {
                 Ok(dumped) if !leave_running => {
                     off.ended();
                     Ok(dumped)
@@ -144,8 +151,11 @@ impl Engine {
         let directory = request.directory.as_path();
         only_root(&self.inner.user, "restore a directory of images")?;
         self.checkpointer().can_serve_host()?;
-        let tree = Tree { kind: HabitatKind::HostTree, holder: None, owner: &self.inner.user };
-        let wanted = RestoreWanted { images: directory, log_dir: directory, file_locks: true };
+        let owner = &self.inner.user;
+        let tree = Tree { session: None, kind: HabitatKind::HostTree, holder: None, owner };
+        let (images, log_dir) = (directory, directory);
+        let wanted =
+            RestoreWanted { images, missing: None, follow: false, log_dir, file_locks: true, hold: None };
         let gpu = directory.join(GPU_FILE);
         let placed = match fs::read(&gpu) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -225,12 +235,6 @@ fn only_root(user: &User, what: &str) -> Result<()> {
             "only root may {what}: plain images carry credentials; `infinijup attach` is for everyone"
         ),
     })
-}
-
-fn command_line(pid: i32) -> Vec<String> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 #[cfg(test)]

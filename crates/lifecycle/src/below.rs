@@ -3,6 +3,7 @@
 use history::HistoryError;
 use image_store::ImageError;
 use preflight::PreflightError;
+use session_record::RecordError;
 use staging::StagingError;
 use workspace::WorkspaceError;
 
@@ -16,19 +17,12 @@ impl From<HistoryError> for LifecycleError {
             HistoryError::Manifest(error) => error.into(),
             HistoryError::Images(error) => error.into(),
             HistoryError::BadSnapshot { commit, detail } => Self::BadSnapshot { commit, detail },
-            HistoryError::NotInSnapshot { commit, what } => Self::NotInSnapshot { commit, what },
-            HistoryError::NoSuchSnapshot { which } => Self::NoSuchSnapshot { which },
             HistoryError::BadRequest { detail } | HistoryError::Ambiguous { detail } => {
                 Self::BadRequest { detail }
             }
-            HistoryError::Forgotten { commit } => Self::Forgotten { commit },
-            HistoryError::GcIncomplete { count } => Self::GcIncomplete { count },
-            HistoryError::WritersBusy { count } => Self::WritersBusy { count },
             HistoryError::NoRoom { path, needed, available } => Self::NoRoom { path, needed, available },
-            HistoryError::NotSealed { commit } => Self::NotSealed { commit },
             HistoryError::Damaged { path, detail } => Self::DamagedRecord { path, detail },
-            HistoryError::StoreKey { path, why } => Self::StoreKey { path, why },
-            HistoryError::NotEncrypted { store } => Self::NotEncrypted { store },
+            error => Self::History(error),
         }
     }
 }
@@ -41,6 +35,23 @@ impl From<ImageError> for LifecycleError {
             ImageError::Store(error) => error.into(),
             ImageError::Manifest(error) => error.into(),
             ImageError::Criu(error) => error.into(),
+        }
+    }
+}
+
+impl From<RecordError> for LifecycleError {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Io(error) => error.into(),
+            RecordError::Damaged { path, detail } => Self::DamagedRecord { path, detail },
+            RecordError::WrongState { session, state, action } => Self::WrongState { session, state, action },
+            RecordError::Busy { session, doing } => Self::Busy { session, doing },
+            RecordError::BadRequest { detail } => Self::BadRequest { detail },
+            RecordError::Unfinished { sessions } => Self::Unfinished { sessions },
+            RecordError::History(error) => error.into(),
+            RecordError::Sandbox(error) => error.into(),
+            RecordError::Staging(error) => error.into(),
+            RecordError::Bug(what) => Self::Bug(what),
         }
     }
 }
@@ -100,6 +111,15 @@ mod tests {
             (HistoryError::NotEncrypted { store: "/".into() }.into(), "IJ-L091"),
             (ImageError::NotWhole { commit: commit(), detail: detail() }.into(), "IJ-L060"),
             (StagingError::NoRoom { path: "/".into(), needed: 2, available: 1 }.into(), "IJ-L041"),
+            (RecordError::Damaged { path: "/".into(), detail: detail() }.into(), "IJ-L070"),
+            (
+                RecordError::WrongState { session: commit(), state: "ended", action: "go on" }.into(),
+                "IJ-L012",
+            ),
+            (RecordError::Busy { session: commit(), doing: "a snapshot" }.into(), "IJ-L013"),
+            (RecordError::BadRequest { detail: detail() }.into(), "IJ-L015"),
+            (RecordError::Unfinished { sessions: vec![commit()] }.into(), "IJ-L092"),
+            (RecordError::Bug(detail()).into(), "IJ-L099"),
             (PreflightError::Refused { problems: Vec::new() }.into(), "IJ-L040"),
             (WorkspaceError::Changed { paths: vec!["/a".into()] }.into(), "IJ-L030"),
         ];

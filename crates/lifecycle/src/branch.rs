@@ -3,38 +3,37 @@
 //! The branch has the same process ids, the same ports and the same paths as the original, in namespaces of its own, and its
 //! own files at those paths: its workspace is a private copy, mounted where the original's was.
 
-use std::collections::BTreeSet;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
-use api::{BranchOutcome, BranchRequest, SnapshotRequest};
+use api::{BranchOutcome, BranchRequest, SessionState, SnapshotRequest};
 use cas_core::ObjectId;
-use checkpoint_criu::images::{FileKind, Images};
+use checkpoint_criu::images::Images;
 use history::UserStore;
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use manifest::CommitReason;
 use sandbox::bounded;
+use session_record::files::write_for;
+use session_record::place::{CONNECTION, LOG, make, make_for, outside_directory};
+use session_record::words::gpu_wish;
+use session_record::{GpuWish, KernelRecord, OriginRecord, Record, SessionId};
 use workspace::{BranchFiles, FilePolicy};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
-use crate::locks::Doing;
 use crate::making::{
     IT_RUNS, LEAD_CLIENTS, New, Source, end_processes, remove_files, remove_place, starting,
 };
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
-use crate::place::{CONNECTION, LOG, make, make_for, outside_directory};
-use crate::prepare::{new_ports, write_for};
-use crate::record::GpuWish;
-use crate::record::{KernelRecord, OriginRecord, Record, SessionId, SessionState};
+use crate::prepare::new_ports;
 use crate::restore::Aim;
 use crate::steps::{Steps, Watch};
-use crate::words::gpu_wish;
+use session_record::locks::Doing;
 
 /// How large a workspace a branch gets a copy of, unless the session's policy says otherwise.
 const WORKSPACE_LIMIT: u64 = 20 << 30;
@@ -54,7 +53,7 @@ pub(crate) const BRANCH: Pipeline<New> = &[Stage::new(
         Step::shown("restore", |work, new: &mut New| {
             let Source { aim, placed, .. } = new.source()?;
             // A lock of the original's would make CRIU wait for ever; the branch has its own files and no locks.
-            work.engine.restore_tree(work.record, aim.images.path(), false, placed)
+            work.engine.restore_aimed(work.record, aim, false, placed, &mut work.steps)
         })
         .undo(end_processes),
         Step::parts("onto the GPU", &["restore the GPU", "unlock the GPU"], |work, new: &mut New| {
@@ -102,7 +101,7 @@ fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
         outside: &outside_directory(&record.files_at),
         exclude: &exclude,
         max_bytes,
-        open: &open_files(aim.images.path())?,
+        open: &Images::open(aim.images()?.path())?.open_regular_files()?,
     };
     let made = wanted.make()?;
     record.outside_copies.clone_from(&made.moved);
@@ -149,7 +148,7 @@ impl Engine {
             })?,
         };
         let mut steps = Steps::new(watch);
-        let aim = Arc::new(self.aim(&record, &store, from, false, &mut steps)?);
+        let aim = Arc::new(self.aim(&record, &store, from, count, false, &mut steps)?);
         let name = |number: u32| {
             request
                 .name
@@ -201,14 +200,14 @@ impl Engine {
         let mut new = New { source: Some(source), ..New::default() };
         let mut work = Work::new(self, &mut record, steps);
         work.run(BRANCH, &mut new)?;
-        let steps = work.steps.timings();
+        let (more, steps) = (work.steps.take_warnings(), work.steps.timings());
         self.kernel_restored(&record, &aim.commit.to_string(), None);
         let files = new.source()?.files.take().unwrap_or_default();
         Ok(BranchOutcome {
             session: self.view(&record),
             commit: aim.commit.to_string(),
             shared: files.shared.into_iter().map(Into::into).collect(),
-            warnings: warnings(&files.warnings, &files.left_out),
+            warnings: [warnings(&files.warnings, &files.left_out), more].concat(),
             steps,
         })
     }
@@ -264,27 +263,6 @@ fn several(count: u32, make: impl Fn(u32) -> Result<BranchOutcome> + Sync) -> Re
 
 fn taken_at(store: &UserStore, commit: ObjectId) -> Result<SystemTime> {
     Ok(SystemTime::from(store.load(&commit)?.0.time))
-}
-
-/// Paths of the regular files that processes in the images have open by a descriptor. Mapped libraries are not among them:
-/// nobody writes to those.
-fn open_files(images: &Path) -> Result<Vec<PathBuf>> {
-    let images = Images::open(images)?;
-    let mut open = BTreeSet::new();
-    for process in images.pstree()? {
-        // A zombie has no descriptors, and no image that would list them.
-        let Ok(ids) = images.ids(process.pid) else { continue };
-        open.extend(images.fdinfo(ids.files)?.into_iter().map(|fd| fd.id));
-    }
-    let files = images.files()?;
-    Ok(files
-        .iter()
-        .filter(|file| open.contains(&file.id))
-        .filter_map(|file| match &file.kind {
-            FileKind::Reg(regular) => Some(regular.path().to_owned()),
-            _ => None,
-        })
-        .collect())
 }
 
 fn warnings(warnings: &[String], left_out: &[(PathBuf, String)]) -> Vec<String> {

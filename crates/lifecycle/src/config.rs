@@ -11,8 +11,6 @@ pub struct Config {
     pub run: PathBuf,
     /// The key of the store: then everything in it is encrypted, and plain images are in memory only.
     pub key_file: Option<PathBuf>,
-    /// How many bytes of plain images are kept for quick restores; a share of the memory if `None`.
-    pub cache_bytes: Option<u64>,
     /// How many bytes the store may take; half of what it takes and what is free if `None`.
     pub store_budget: Option<u64>,
     /// How many bytes of the disk are kept back, so that sessions can be stopped and suspended when it is full.
@@ -30,7 +28,6 @@ impl Config {
             state: state.into(),
             run: run.into(),
             key_file: None,
-            cache_bytes: None,
             store_budget: None,
             reserve_bytes: 64 << 20,
             memory_limit: None,

@@ -1,9 +1,7 @@
 //! How much of the disk is taken, and what a full one must not prevent.
 
-use std::io;
-
 use cas_core::progress::Silent;
-use staging::{allowed, disk_free};
+use staging::{allowed, disk_free, is_full};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
@@ -32,36 +30,11 @@ impl Engine {
 
     /// Does something that a full disk must not prevent. If it fails for want of room, it is done once more with the reserve.
     pub fn with_reserve<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
+        let wants_room =
+            |error: &LifecycleError| matches!(error, LifecycleError::NoRoom { .. }) || is_full(error);
         match work() {
-            Err(error) if is_full(&error) && self.inner.reserve.release() => work(),
+            Err(error) if wants_room(&error) && self.inner.reserve.release() => work(),
             done => done,
         }
-    }
-}
-
-/// Whether there was no room on a disk.
-fn is_full(error: &LifecycleError) -> bool {
-    let full = |error: &(dyn std::error::Error + 'static)| {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
-    };
-    matches!(error, LifecycleError::NoRoom { .. })
-        || std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
-            .any(full)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::io_error;
-
-    #[test]
-    fn what_a_full_disk_says_is_understood_however_deep() {
-        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
-            assert!(is_full(&io_error("write", "/x")(kind).into()));
-            let deep = cas_core::StoreError::io("write", "/x")(kind.into());
-            assert!(is_full(&LifecycleError::from(deep)));
-        }
-        assert!(!is_full(&io_error("write", "/x")(io::ErrorKind::PermissionDenied).into()));
     }
 }

@@ -1,6 +1,6 @@
 //! What is done with sessions by itself: looks at them once a second, and says what is due.
 //!
-//! The rules are `policy`'s ([`policy::plan`]). It is done by whoever takes the list ([`Engine::due`]): the daemon makes jobs of it, so that it is
+//! The rules are `policy`'s ([`policy::schedule`]). It is done by whoever takes the list ([`Engine::due`]): the daemon makes jobs of it, so that it is
 //! seen, counted and waited for like everything else. They tell how it went with [`Engine::did`].
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -8,20 +8,29 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::SessionState;
 use jupyter_bridge::client::Doing;
-use policy::plan::{Did, Facts, Plan};
+use policy::plan::{Did, Due, Facts};
+use session_record::{Record, SessionId};
 
 use crate::engine::{Engine, Inner};
 use crate::error::{Result, io_error};
-use crate::events::{EngineEvent, EventKind};
-use crate::record::{Record, SessionId, SessionState};
-use crate::schedule::Errand;
+use session_record::events::{EngineEvent, EventKind};
 
 /// How often sessions are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// How many things may be due that nobody has taken on yet. What does not fit is due a second later, too.
 const WAITING: usize = 64;
+
+/// Something is due for a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Errand {
+    /// The session.
+    pub session: SessionId,
+    /// What is to be done with it.
+    pub due: Due,
+}
 
 impl Engine {
     /// Begins to look after sessions by their policies, and hands out what is due. Each must be told about with
@@ -39,48 +48,30 @@ impl Engine {
 
     /// How it went.
     pub fn did(&self, session: &SessionId, did: Did) {
-        let now = self.inner.schedule.now();
-        if let Some(plan) = self.inner.schedule.plans().get_mut(session) {
-            plan.did(now, did);
-        }
+        self.inner.schedule.did(session, self.now(), did);
     }
 
     /// An operation takes hold of a session.
     pub(crate) fn note_hold(&self, id: &SessionId) {
         let runs = self.inner.kernels.seen(id, |seen| seen.runs).unwrap_or(0);
-        if let Some(plan) = self.inner.schedule.plans().get_mut(id) {
-            plan.held(runs);
-        }
+        self.inner.schedule.held(id, runs);
     }
 
     /// What is due for one session. One that was there when we came may have run anything before.
     fn due_for(&self, record: &Record, we_came: bool) -> Option<Errand> {
-        let schedule = &self.inner.schedule;
-        let now = schedule.now();
-        let facts = self.facts(record, now);
-        let fresh = || {
-            let mut plan = Plan::new(now);
-            if we_came {
-                plan.may_have_run();
-            }
-            plan
-        };
-        // A copy: what GPUs hold is the driver's to say, and it may take its time.
-        let plan = schedule.plans().entry(record.id.clone()).or_insert_with(fresh).clone();
-        let holds_gpu = || {
-            let holds = self.holds_gpu_memory(record);
-            if !holds && let Some(plan) = schedule.plans().get_mut(&record.id) {
-                plan.without_gpu(now);
-            }
-            holds
-        };
-        let due = plan.look(&record.notes.policy, facts, holds_gpu)?;
-        schedule.plans().get_mut(&record.id)?.begin(due);
+        let holds_gpu = || self.holds_gpu_memory(record);
+        let (policy, facts) = (&record.notes.policy, self.facts(record));
+        let due = self.inner.schedule.look(&record.id, policy, facts, we_came, holds_gpu)?;
         Some(Errand { session: record.id.clone(), due })
     }
 
-    fn facts(&self, record: &Record, now: Duration) -> Facts {
-        let begun = self.inner.schedule.begun;
+    /// Times count from the moment at which the engine was opened.
+    fn now(&self) -> Duration {
+        self.inner.begun.elapsed()
+    }
+
+    fn facts(&self, record: &Record) -> Facts {
+        let (now, begun) = (self.now(), self.inner.begun);
         let seen = self.inner.kernels.seen(&record.id, |seen| {
             (seen.activity.doing, seen.since.saturating_duration_since(begun), seen.runs)
         });
@@ -98,18 +89,11 @@ impl Engine {
         let schedule = &self.inner.schedule;
         match &event.kind {
             EventKind::Snapshot { .. } | EventKind::RolledBack { .. } => {
-                if let Some(plan) = schedule.plans().get_mut(&event.session) {
-                    plan.kept(schedule.now());
-                }
+                schedule.kept(&event.session, self.now());
             }
-            // With new processes it begins anew.
-            EventKind::State(state) if *state != SessionState::Running => {
-                schedule.plans().remove(&event.session);
-            }
-            EventKind::Removed => {
-                schedule.plans().remove(&event.session);
-            }
-            _ => (),
+            EventKind::State(SessionState::Running) => (),
+            EventKind::State(_) | EventKind::Removed => schedule.forget(&event.session),
+            EventKind::Changed | EventKind::Activity(_) | EventKind::History => (),
         }
     }
 }
@@ -127,6 +111,7 @@ fn look_after(inner: &Weak<Inner>, events: &Receiver<EngineEvent>, due: &SyncSen
             let records = engine.records();
             records.values().filter(|record| record.state == SessionState::Running).cloned().collect()
         };
+        engine.look_after_standbys(&running);
         for record in running {
             let Some(errand) = engine.due_for(&record, we_came) else { continue };
             if let Err(error) = due.try_send(errand) {

@@ -7,21 +7,28 @@
 //! anyone's work.
 //!
 //! Work on the GPU is taken off it before, while the tree still runs, and comes back after.
+//!
+//! Memory is copied before the tree stands still where that can be done. If what comes of it is in doubt, it is thrown away, and
+//! the tree is dumped once more, plainly. A session that was given GPUs is always dumped plainly: a device writes to memory without a
+//! trace in any page table.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use checkpoint_criu::{Event, Hooks, Leave};
+use checkpoint_criu::{CriuError, Dumped, Event, Hooks, Leave, MapId};
+use image_store::Storing;
 use preflight::Needs;
 use sandbox::process::{self, Identity};
+use session_record::Record;
+use session_record::journal::{Entry, Phase};
+use staging::Staged;
 use workspace::{CaptureRequest, Pending};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::journal::{Entry, Phase};
 use crate::pipeline::{Step, Work};
 use crate::ports::{DumpWanted, Tree};
-use crate::record::Record;
-use crate::swap::{Checked, StoppedTree, Swap, Taken};
+use crate::swap::{Checked, StoppedTree, Swap, Taken, Taking};
 
 /// The line of a stage with these steps.
 pub(crate) fn dumping(_: &Swap) -> Phase {
@@ -83,20 +90,22 @@ fn off_the_gpu(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     let init = work.record.living_init("be snapshotted")?;
     let (engine, taking) = (work.engine, swap.taking()?);
     if let Some(plan) = taking.checked.as_ref().and_then(|checked| checked.gpu.as_ref()) {
+        let beside = engine.beside(work.record, plan)?;
         let (entry, steps) = work.noted()?;
-        taking.off = Some(engine.gpu().take_off(plan, init.pid, entry, steps)?);
+        taking.off = Some(engine.gpu().take_off(plan, init.pid, beside.as_ref(), entry, steps)?);
+        taking.beside = beside.filter(Storing::came);
     }
     Ok(())
 }
 
 /// What is off the GPU, or may be, comes back.
 fn back_for_good(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
-    let engine = work.engine;
+    let (engine, id) = (work.engine, work.record.id.clone());
     let (entry, steps) = work.noted()?;
     match swap.taking.as_mut().and_then(|taking| taking.off.take()) {
         Some(mut off) => off.back_for_good(entry, steps)?,
         None => engine
-            .back_from_notes(&entry.notes())
+            .back_from_notes(&id, &entry.notes())
             .map_err(|error| LifecycleError::GpuStuck { pids: Vec::new(), source: Box::new(error) })?,
     }
     match work.record.gpu_trouble.take() {
@@ -117,9 +126,39 @@ fn go_on(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
 fn freeze_and_dump(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     let (engine, record, taking) = (work.engine, &*work.record, swap.taking()?);
     let init = record.living_init("be snapshotted")?;
-    let Some(Checked { staged, warnings, gpu }) = taking.checked.take() else {
+    let Some(Checked { mut staged, mut warnings, gpu }) = taking.checked.take() else {
         return Err(LifecycleError::Bug("a dump came before its preflight".to_owned()));
     };
+    let stored = match taking.off.is_some() || gpu.is_some() || !record.gpus.is_empty() {
+        true => None,
+        false => Some(engine.stored_memory(record)?),
+    };
+    let entry = work.entry()?;
+    let mut dumped = dump_once(engine, record, entry, taking, &staged, stored.as_ref());
+    if let Err(LifecycleError::Criu(CriuError::Memory { reason, .. })) = &dumped {
+        warnings.push(format!("it stood still while all of its memory was copied: {reason}"));
+        staged.begin_anew()?;
+        dumped = dump_once(engine, record, entry, taking, &staged, None);
+    }
+    let (dumped, files) = dumped?;
+    if taking.leave == Leave::Stopped {
+        taking.stopped = Some(StoppedTree::new(&engine.inner.ports.checkpointer, init));
+    }
+    let gpu_paused = taking.off.is_none().then_some(Duration::ZERO);
+    taking.taken = Some(Taken { staged, files, dumped, warnings, gpu, gpu_paused });
+    Ok(())
+}
+
+/// One attempt at it, into an empty stage.
+fn dump_once(
+    engine: &Engine,
+    record: &Record,
+    entry: &Entry,
+    taking: &Taking,
+    staged: &Staged,
+    stored: Option<&BTreeMap<u32, MapId>>,
+) -> Result<(Dumped, Pending)> {
+    let init = record.living_init("be snapshotted")?;
     let habitat = engine.habitat(record);
     let places = habitat.places(record);
     let log_dir = engine.inner.place.criu_log(&record.id);
@@ -129,9 +168,10 @@ fn freeze_and_dump(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
         log_dir: &log_dir,
         leave: taking.leave,
         watched: habitat.watched(record),
+        stored,
     };
     let mut hooks = DumpHooks {
-        entry: work.entry()?,
+        entry,
         capture: |pids: &[i32]| {
             let request = CaptureRequest {
                 user: &record.owner,
@@ -151,15 +191,9 @@ fn freeze_and_dump(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     let dumped = engine.checkpointer().dump(&Tree::of(record), &wanted, &mut hooks);
     let (files, failure) = (hooks.files, hooks.failure);
     let dumped = failure.map_or(dumped, Err)?;
-    let Some(files) = files else {
-        return Err(LifecycleError::Bug("CRIU did not say when the processes stood still".to_owned()));
-    };
-    if taking.leave == Leave::Stopped {
-        taking.stopped = Some(StoppedTree::new(&engine.inner.ports.checkpointer, init));
-    }
-    let gpu_paused = taking.off.is_none().then_some(Duration::ZERO);
-    taking.taken = Some(Taken { staged, files, dumped, warnings, gpu, gpu_paused });
-    Ok(())
+    let files = files
+        .ok_or_else(|| LifecycleError::Bug("CRIU did not say when the processes stood still".to_owned()))?;
+    Ok((dumped, files))
 }
 
 impl Engine {
@@ -171,6 +205,13 @@ impl Engine {
             self.checkpointer().release(init);
         }
         self.habitat(record).thaw(&record.id);
+    }
+
+    /// What the newest snapshot has of the memory of the session's processes.
+    fn stored_memory(&self, record: &Record) -> Result<BTreeMap<u32, MapId>> {
+        let Some(head) = record.head_id()? else { return Ok(BTreeMap::new()) };
+        let (_, snapshot) = self.inner.store.open()?.load(&head)?;
+        Ok(image_store::stored_memory(&snapshot)?)
     }
 
     fn preflight(&self, record: &Record, init: Identity) -> Result<Checked> {
@@ -212,12 +253,16 @@ struct DumpHooks<'a, C, S> {
     failure: Option<LifecycleError>,
 }
 
-impl<C: FnMut(&[i32]) -> Result<Pending>, S: FnMut() -> Result<()>> Hooks for DumpHooks<'_, C, S> {
+impl<C, S> Hooks for DumpHooks<'_, C, S>
+where
+    C: FnMut(&[i32]) -> Result<Pending>,
+    S: FnMut() -> Result<()> + Send,
+{
     fn worker(&mut self, pid: i32, start_time: u64) {
         let worker = Some(Identity { pid, start_time });
         let phase = Phase::Dumping { worker };
         if let Err(error) = self.entry.enter(&phase) {
-            self.failure = Some(error);
+            self.failure = Some(error.into());
         }
     }
 
@@ -228,12 +273,16 @@ impl<C: FnMut(&[i32]) -> Result<Pending>, S: FnMut() -> Result<()>> Hooks for Du
         if *event != Event::PostDump {
             return Ok(());
         }
-        let tree = process::tree(self.init.pid).map_err(LifecycleError::from);
-        let files = tree.and_then(|tree| {
-            let pids: Vec<i32> = tree.iter().map(|process| process.pid).collect();
-            (self.save)()?;
-            (self.capture)(&pids)
+        let (init, save, capture) = (self.init, &mut self.save, &mut self.capture);
+        // Everything waits for both.
+        let (saved, files) = std::thread::scope(|scope| {
+            let saved = scope.spawn(save);
+            let tree = process::tree(init.pid).map_err(LifecycleError::from);
+            let pids = tree.map(|tree| tree.iter().map(|process| process.pid).collect::<Vec<_>>());
+            let files = pids.and_then(|pids| capture(&pids));
+            (saved.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), files)
         });
+        let files = saved.and(files);
         match files {
             Ok(files) => {
                 self.files = Some(files);

@@ -1,8 +1,9 @@
 //! The end of processes whose state is durable: of a suspend, and of what a rollback leaves.
 
+use api::SessionState;
+
 use crate::error::Result;
 use crate::pipeline::{Stage, Step, WayOut, Work};
-use crate::record::SessionState;
 use crate::swap::Swap;
 
 /// The session goes to sleep at the snapshot.

@@ -1,30 +1,29 @@
 //! The front: every operation goes through here, and what all of them share is kept here.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use api::SessionView;
 use history::{OwnStore, Sealer};
-use sandbox::User;
-use sandbox::process::Identity;
+use jupyter_bridge::watch::KernelWatch;
+use policy::schedule::Schedule;
+use sandbox::process::memory_of;
+use sandbox::{OrphanReaper, User};
+use session_record::journal::Journal;
+use session_record::place::Place;
+use session_record::{Record, SessionId, Writers, session_view};
 use staging::{Reserve, Stages, Used};
 
 use crate::config::Config;
 use crate::effects::happened;
 use crate::error::{LifecycleError, Result};
-use crate::events::{EngineEvent, EventKind, Events};
-use crate::introspect::{Introspect, KernelWatch};
-use crate::journal::Journal;
-use crate::locks::{Doing, Held, Locks};
-use crate::place::Place;
 use crate::ports::{Checkpointer, Gpu, Habitat, Ports};
-use crate::record::{Record, SessionId, SessionState};
-use crate::schedule::Schedule;
-use crate::view::session_view;
-use crate::watch::Watcher;
+use crate::waiting::Standbys;
 use crate::words::activity;
+use session_record::events::{EngineEvent, EventKind, Events};
+use session_record::locks::{Doing, Held, Locks};
 
 /// Everything that can be done to sessions. Cheap to clone; all clones are one engine.
 #[derive(Clone)]
@@ -48,30 +47,17 @@ pub(crate) struct Inner {
     pub(crate) used: Used,
     pub(crate) reserve: Reserve,
     pub(crate) events: Events,
-    pub(crate) watcher: Watcher,
-    pub(crate) kernels: KernelWatch,
-    pub(crate) schedule: Schedule,
-    /// Who knows what goes on inside kernels.
-    pub(crate) introspect: OnceLock<Arc<dyn Introspect>>,
+    /// Watches the first process of each session, also of those that a daemon before us started.
+    pub(crate) watcher: OrphanReaper,
+    pub(crate) kernels: KernelWatch<SessionId>,
+    pub(crate) schedule: Schedule<SessionId>,
+    pub(crate) standbys: Standbys,
+    /// When it was opened.
+    pub(crate) begun: Instant,
     pub(crate) sessions: Mutex<BTreeMap<SessionId, Record>>,
     pub(crate) writers: Writers,
     /// Held while a session gets another name.
     pub(crate) naming: Mutex<()>,
-}
-
-/// Whose turn it is to replace a record. A write waits for the disk, so sessions seldom wait for each other, and listings
-/// never do.
-#[derive(Default)]
-pub(crate) struct Writers([Mutex<()>; 32]);
-
-impl Writers {
-    fn of(&self, id: &SessionId) -> MutexGuard<'_, ()> {
-        let sum =
-            id.as_str().bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        let [first, ..] = &self.0;
-        let one = self.0.get(sum % self.0.len()).unwrap_or(first);
-        one.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Engine {
@@ -101,9 +87,10 @@ impl Engine {
         let init = record.init.map(|init| init.pid);
         let may_use_gpus = !record.gpus.is_empty() || record.habitat.is_host();
         SessionView {
-            operation: self.inner.locks.doing(&record.id).and_then(Doing::kind).map(str::to_owned),
+            operation: self.inner.locks.job_of(&record.id).map(|kind| kind.as_str().to_owned()),
             activity: self.inner.kernels.activity(&record.id).map(activity),
             memory_bytes: init.and_then(memory_of),
+            standby_bytes: self.inner.standbys.ready(&record.id).map(|ready| ready.bytes),
             vram_bytes: init.filter(|_| may_use_gpus).and_then(|init| self.gpu().held_by(init)),
             ..session_view(record)
         }
@@ -177,6 +164,9 @@ impl Engine {
         match record {
             Some(record) => {
                 self.note_hold(&record.id);
+                if doing.exchanges_processes() && doing != Doing::Rollback {
+                    self.inner.standbys.end(&record.id, true);
+                }
                 Ok((held, record))
             }
             None => Err(LifecycleError::NoSuchSession { which: which.to_owned() }),
@@ -188,7 +178,7 @@ impl Engine {
         self.inner.writers.of(id)
     }
 
-    /// Writes a record, to the disk first. Name and notes are those that are known: see [`crate::notes`].
+    /// Writes a record, to the disk first. Name and notes are those that are known: see [`session_record::Notes`].
     pub(crate) fn save(&self, record: &Record) -> Result<()> {
         let _writing = self.writing(&record.id);
         let mut record = record.clone();
@@ -235,48 +225,4 @@ fn check_name(name: &str) -> Result<()> {
     base::names::check_session(name).map_err(|broken| LifecycleError::BadRequest {
         detail: format!("`{}` cannot name a session: {broken}", name.escape_debug()),
     })
-}
-
-/// How much memory the processes below this one use, each page counted once as far as the kernel tells cheaply.
-pub(crate) fn memory_of(init: i32) -> Option<u64> {
-    let tree = sandbox::process::tree(init).ok()?;
-    let bytes = tree.iter().filter_map(|process| resident_bytes(process.pid)).sum();
-    Some(bytes)
-}
-
-fn resident_bytes(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    pages.checked_mul(u64::try_from(rustix::param::page_size()).ok()?)
-}
-
-impl Record {
-    /// The first process, if the session is running and it is really there.
-    pub(crate) fn living_init(&self, action: &'static str) -> Result<Identity> {
-        match self.init {
-            Some(init) if self.state == SessionState::Running => Ok(init),
-            _ => Err(LifecycleError::WrongState {
-                session: self.name.clone(),
-                state: self.state.as_str(),
-                action,
-            }),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_safe_in_paths_and_refs() {
-        for good in ["a", "train-2", "x_1.y", "9", "Größe.2"] {
-            check_name(good).unwrap();
-        }
-        for bad in
-            ["", "../x", "a/b", ".a", "-a", "a b", "a\0", "a\u{202e}b", "a.", "x.lock", &"a".repeat(65)]
-        {
-            assert_eq!(check_name(bad).unwrap_err().code(), "IJ-L015", "{bad:?}");
-        }
-    }
 }

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use base::IoError;
 use cas_core::StoreError;
 use checkpoint_criu::CriuError;
+use history::HistoryError;
 use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
-use preflight::Problem;
+use preflight::{Problem, tell_pids};
 use sandbox::SandboxError;
 use workspace::some_of;
 
@@ -47,6 +48,9 @@ pub enum LifecycleError {
     /// An engine behind a port.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Snapshots, and the store that they lie in.
+    #[error(transparent)]
+    History(HistoryError),
     /// No session has this id or name.
     #[error("no session `{which}`")]
     NoSuchSession {
@@ -173,12 +177,6 @@ pub enum LifecycleError {
         /// What they ask for.
         findings: Vec<String>,
     },
-    /// This installation did not make the snapshot.
-    #[error("snapshot {commit} was not made by this installation")]
-    NotSealed {
-        /// The snapshot.
-        commit: String,
-    },
     /// A snapshot lacks what a restore needs.
     #[error("snapshot {commit} cannot be restored: {detail}")]
     BadSnapshot {
@@ -186,38 +184,6 @@ pub enum LifecycleError {
         commit: String,
         /// What is missing or wrong.
         detail: String,
-    },
-    /// No thread, tag or commit is called this.
-    #[error("no snapshot `{which}`")]
-    NoSuchSnapshot {
-        /// What was asked for.
-        which: String,
-    },
-    /// The snapshot has no such part.
-    #[error("snapshot {commit} {what}")]
-    NotInSnapshot {
-        /// The snapshot.
-        commit: String,
-        /// "has no notebook"
-        what: &'static str,
-    },
-    /// It was in history once, and was forgotten.
-    #[error("snapshot {commit} was forgotten")]
-    Forgotten {
-        /// The snapshot.
-        commit: String,
-    },
-    /// gc met something that it cannot read.
-    #[error("{count} {} cannot be read, so nothing was freed", if *count == 1 { "object or pack" } else { "objects or packs" })]
-    GcIncomplete {
-        /// How many objects or packs.
-        count: usize,
-    },
-    /// Snapshots that were being written did not end in time for gc.
-    #[error("nothing was freed: {count} {} still being written", if *count == 1 { "snapshot is" } else { "snapshots are" })]
-    WritersBusy {
-        /// How many writers.
-        count: u64,
     },
     /// The machine is not like the one that the snapshot was taken on.
     #[error("snapshot {commit} cannot be restored on this machine: {}", reasons.join("; "))]
@@ -284,20 +250,6 @@ pub enum LifecycleError {
         /// What it said.
         output: String,
     },
-    /// The key of an encrypted store is not there, or is none, or somebody else could have it.
-    #[error("the key of the store cannot be used: `{}`: {why}", path.display())]
-    StoreKey {
-        /// The key's file, or the store if nothing names one.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// There is a key to a store that needs none. Nobody who set one wants plain snapshots.
-    #[error("`key_file` is set, but the store `{}` is not encrypted", store.display())]
-    NotEncrypted {
-        /// The store.
-        store: PathBuf,
-    },
     /// Nothing can be done to all of the store while operations wait to be finished.
     #[error("operations on these sessions were cut short: {}", sessions.join(", "))]
     Unfinished {
@@ -309,28 +261,19 @@ pub enum LifecycleError {
     Bug(String),
 }
 
-fn tell_pids(pids: &[i32]) -> String {
-    let words: Vec<String> = pids.iter().map(ToString::to_string).collect();
-    match words.as_slice() {
-        [] => String::new(),
-        [one] => format!(": process {one} is not back"),
-        several => format!(": processes {} are not back", several.join(", ")),
+/// The code and the class of what only history says.
+fn of_history(error: &HistoryError) -> (&'static str, Class) {
+    match error {
+        HistoryError::NotSealed { .. } => ("IJ-L051", Class::Refused),
+        HistoryError::NoSuchSnapshot { .. } => ("IJ-L061", Class::NotFound),
+        HistoryError::NotInSnapshot { .. } => ("IJ-L063", Class::NotFound),
+        HistoryError::Forgotten { .. } => ("IJ-L064", Class::NotFound),
+        HistoryError::GcIncomplete { .. } => ("IJ-L065", Class::Corruption),
+        HistoryError::WritersBusy { .. } => ("IJ-L066", Class::Conflict),
+        HistoryError::StoreKey { .. } => ("IJ-L090", Class::Key),
+        HistoryError::NotEncrypted { .. } => ("IJ-L091", Class::Key),
+        _ => ("IJ-L099", Class::Bug),
     }
-}
-
-/// The error with its causes, in one line.
-pub fn explain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 impl LifecycleError {
@@ -343,6 +286,7 @@ impl LifecycleError {
             Self::Sandbox(error) => error.code(),
             Self::Jupyter(error) => error.code(),
             Self::Engine(error) => error.code,
+            Self::History(error) => of_history(error).0,
             Self::Io(_) => "IJ-L001",
             Self::NoSuchSession { .. } => "IJ-L010",
             Self::AmbiguousSession { .. } => "IJ-L011",
@@ -360,22 +304,14 @@ impl LifecycleError {
             Self::Quiesce { .. } => "IJ-L042",
             Self::OverBudget { .. } => "IJ-L043",
             Self::Untrusted { .. } => "IJ-L050",
-            Self::NotSealed { .. } => "IJ-L051",
             Self::BadSnapshot { .. } => "IJ-L060",
-            Self::NoSuchSnapshot { .. } => "IJ-L061",
             Self::Incompatible { .. } => "IJ-L062",
-            Self::NotInSnapshot { .. } => "IJ-L063",
-            Self::Forgotten { .. } => "IJ-L064",
-            Self::GcIncomplete { .. } => "IJ-L065",
-            Self::WritersBusy { .. } => "IJ-L066",
             Self::DamagedRecord { .. } => "IJ-L070",
             Self::NoPlaceOnGpus { .. } => "IJ-L080",
             Self::LeftOnGpu { .. } => "IJ-L081",
             Self::SuspendedByGpu { .. } => "IJ-L082",
             Self::GpuStuck { .. } => "IJ-L083",
             Self::NoGpuProgram { .. } => "IJ-L084",
-            Self::StoreKey { .. } => "IJ-L090",
-            Self::NotEncrypted { .. } => "IJ-L091",
             Self::Unfinished { .. } => "IJ-L092",
             Self::Bug(_) => "IJ-L099",
         }
@@ -385,29 +321,21 @@ impl LifecycleError {
     pub fn class(&self) -> Class {
         match self {
             Self::Store(error) => error.class(),
-            Self::Manifest(_)
-            | Self::BadSnapshot { .. }
-            | Self::DamagedRecord { .. }
-            | Self::GcIncomplete { .. } => Class::Corruption,
+            Self::History(error) => of_history(error).1,
+            Self::Manifest(_) | Self::BadSnapshot { .. } | Self::DamagedRecord { .. } => Class::Corruption,
             Self::Jupyter(_)
             | Self::WrongState { .. }
             | Self::BadRequest { .. }
             | Self::EndedAtOnce { .. } => Class::Usage,
-            Self::NoSuchSession { .. }
-            | Self::NoSuchSnapshot { .. }
-            | Self::NotInSnapshot { .. }
-            | Self::Forgotten { .. } => Class::NotFound,
+            Self::NoSuchSession { .. } => Class::NotFound,
             Self::AmbiguousSession { .. } => Class::Usage,
-            Self::StoreKey { .. } | Self::NotEncrypted { .. } => Class::Key,
             Self::Busy { .. }
             | Self::Unfinished { .. }
             | Self::NameTaken { .. }
-            | Self::FilesChanged { .. }
-            | Self::WritersBusy { .. } => Class::Conflict,
+            | Self::FilesChanged { .. } => Class::Conflict,
             Self::FilesInTheWay { .. }
             | Self::Preflight { .. }
             | Self::Untrusted { .. }
-            | Self::NotSealed { .. }
             | Self::NoPlaceOnGpus { .. }
             | Self::LeftOnGpu { .. }
             | Self::Incompatible { .. } => Class::Refused,

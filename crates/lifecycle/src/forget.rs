@@ -4,20 +4,19 @@
 //! on from or comes back to; and what the journal names, for after a crash recovery goes there. What is being restored right
 //! now is held by the restore itself ([`UserStore::using`]).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use api::{CommitView, ForgetOutcome, ForgetRequest, GcOutcome, KeptCommit, TagRequest};
 use cas_core::ObjectId;
 use cas_core::progress::Silent;
 use history::{Forgotten, UserStore};
 use policy::retention::surplus;
+use session_record::{Record, SessionId};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::events::EventKind;
-use crate::journal::Phase;
-use crate::record::{Record, SessionId};
 use crate::steps::{StepProgress, Steps, Watch};
+use session_record::events::EventKind;
 
 impl Engine {
     /// Gives a snapshot a name that stays. One that is in use is moved only if that is said.
@@ -77,14 +76,10 @@ impl Engine {
         // Asked again for each: a snapshot that is taken meanwhile moves a head.
         let needed = |id: &ObjectId| self.needed_for(id);
         let sessions = self.sessions_about(store, wanted);
-        let Forgotten { forgotten, snapshots, kept: kept_commits } = store.forget(wanted, &needed, force)?;
+        let Forgotten { forgotten, kept: kept_commits } = store.forget(wanted, &needed, force)?;
         for id in &forgotten {
             // One that stays behind seals nothing that is there.
             let _litter = self.inner.sealer.remove(&id.to_string());
-        }
-        let left = self.snapshots_of_heads(store);
-        for snapshot in snapshots.iter().filter(|snapshot| !left.contains(snapshot)) {
-            self.inner.stages.forget(&snapshot.to_string());
         }
         if !forgotten.is_empty() {
             for record in sessions {
@@ -120,21 +115,9 @@ impl Engine {
             Ok(pending) => pending,
             Err(error) => return Some(format!("the journal cannot be read: {error}")),
         };
-        let named = pending.iter().any(|(_, _, line)| match line.as_ref().map(|line| &line.phase) {
-            Ok(Phase::Ending { safe, then, .. }) => *safe == text || then.as_deref() == Some(&text),
-            Ok(Phase::Restoring { commit, safe, .. }) => *commit == text || *safe == text,
-            Ok(Phase::Starting | Phase::Dumping { .. } | Phase::Stopping | Phase::Restarting) | Err(_) => {
-                false
-            }
-        });
+        let named =
+            pending.iter().any(|(_, _, line)| line.as_ref().is_ok_and(|line| line.phase.names(&text)));
         named.then(|| "an operation on it is not finished".to_owned())
-    }
-
-    /// Snapshots that sessions are at: their plain images are worth their room.
-    fn snapshots_of_heads(&self, store: &UserStore) -> HashSet<ObjectId> {
-        let heads: Vec<_> =
-            self.records().values().filter_map(|record| record.head_id().ok().flatten()).collect();
-        heads.iter().filter_map(|head| store.commit_of(head).ok()).map(|commit| commit.snapshot).collect()
     }
 
     /// Tells those who look at a session that its history is another now.

@@ -2,6 +2,8 @@
 //!
 //! An engine knows its own ways out; here are those that only the whole can know.
 
+use history::HistoryError;
+
 use crate::error::LifecycleError;
 use crate::ports::Means;
 
@@ -50,12 +52,12 @@ impl LifecycleError {
                 Some(hint) => format!("{hint}; `infinijup resume` tries again"),
                 None => "`infinijup resume` tries again".to_owned(),
             }),
-            Self::StoreKey { .. } => Some(
+            Self::History(HistoryError::StoreKey { .. }) => Some(
                 "put the key file back, yours alone (mode 600), and name it as `key_file` in the settings; without it nothing \
                  opens the store"
                     .to_owned(),
             ),
-            Self::NotEncrypted { .. } => {
+            Self::History(HistoryError::NotEncrypted { .. }) => {
                 Some("`infinijup store encrypt` encrypts it; or take `key_file` out of the settings".to_owned())
             }
             Self::Unfinished { .. } => {
@@ -66,18 +68,7 @@ impl LifecycleError {
                 "keep a copy of them, then use --force: they are kept in the automatic snapshot too"
                     .to_owned(),
             ),
-            Self::Preflight { problems } => Some(
-                problems
-                    .iter()
-                    .map(|problem| {
-                        format!(
-                            "{} ({}): {}; {}",
-                            problem.comm, problem.pid, problem.evidence, problem.way_out
-                        )
-                    })
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            ),
+            Self::Preflight { problems } => Some(preflight::ways_out(problems)),
             Self::OverBudget { .. } => Some(
                 "forget snapshots (`infinijup forget`, then `infinijup gc`), or set a larger `store_budget`; suspending still works"
                     .to_owned(),
@@ -85,15 +76,15 @@ impl LifecycleError {
             Self::NoRoom { .. } => {
                 Some("free some space, or run `infinijup gc`".to_owned())
             }
-            Self::NotSealed { .. } => {
+            Self::History(HistoryError::NotSealed { .. }) => {
                 Some("if you trust where it comes from, --force restores it; root's daemon does not".to_owned())
             }
-            Self::NoSuchSnapshot { .. } => Some("`infinijup history` lists them".to_owned()),
-            Self::Forgotten { .. } => Some("`infinijup history` lists those that are left".to_owned()),
-            Self::GcIncomplete { .. } => {
+            Self::History(HistoryError::NoSuchSnapshot { .. }) => Some("`infinijup history` lists them".to_owned()),
+            Self::History(HistoryError::Forgotten { .. }) => Some("`infinijup history` lists those that are left".to_owned()),
+            Self::History(HistoryError::GcIncomplete { .. }) => {
                 Some("`infinijup store verify` on the store says what is affected".to_owned())
             }
-            Self::WritersBusy { .. } => Some("try again later".to_owned()),
+            Self::History(HistoryError::WritersBusy { .. }) => Some("try again later".to_owned()),
             _ => None,
         }
     }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use api::{EnvVar, FilePolicy, GpuWish, RollbackRequest, SnapshotRequest, StartRequest, StopRequest};
+use base::explain;
 use doctor::Finding;
 
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result, explain};
+use crate::error::{LifecycleError, Result};
 use crate::steps::NoWatch;
 
 impl Engine {

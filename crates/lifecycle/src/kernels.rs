@@ -8,20 +8,26 @@
 //! worst that a user can do is not to be heard.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use api::{SnapshotRequest, Variable};
-use jupyter_bridge::{ConnectionFile, Ports};
+use api::{SessionState, SnapshotRequest, Variable};
+use jupyter_bridge::{ConnectionFile, watch};
 use serde_json::{Value, json};
+use session_record::{KernelRecord, Record, SessionId};
 
-use crate::engine::{Engine, Inner};
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::events::EventKind;
-use crate::introspect::{Asked, Introspect};
-use crate::record::{KernelRecord, Record, SessionId, SessionState};
 use crate::words;
+use session_record::events::EventKind;
+
+/// Something that a session's kernel asks.
+pub type Asked = watch::Asked<SessionId>;
+
+/// How long a kernel may take to say its variables. It is asked between cells, before anything stands still: a snapshot without
+/// them is as good a snapshot.
+const LIMIT: Duration = Duration::from_millis(1500);
 
 impl Engine {
     /// A session has processes: its kernel is listened to from here on. Nothing changes if it is already, at the same place.
@@ -58,13 +64,8 @@ impl Engine {
         let Some(kernel) = record.kernel.as_ref().filter(|_| record.state == SessionState::Running) else {
             return Ok(None);
         };
-        let inside = self.connection_inside(record)?;
-        let mut ports = inside.ports.to_array();
-        for (port, (outside, _)) in ports.iter_mut().zip(&kernel.ports) {
-            *port = *outside;
-        }
-        let (ip, ports) = (Ipv4Addr::LOCALHOST.into(), Ports::from_array(ports));
-        Ok(Some(ConnectionFile { ip, ports, ..inside }))
+        let file = self.connection_inside(record)?.with_ports(kernel.outer());
+        Ok(Some(ConnectionFile { ip: Ipv4Addr::LOCALHOST.into(), ..file }))
     }
 
     /// Tells what a kernel does now.
@@ -94,40 +95,15 @@ impl Engine {
 }
 
 impl Engine {
-    /// Says who knows what goes on inside kernels. The first one stays.
-    pub fn set_introspect(&self, introspect: Arc<dyn Introspect>) {
-        let _there_is_one = self.inner.introspect.set(introspect);
-    }
-
-    /// The variables of the session's kernel, if they are wanted and it can say.
+    /// The variables of the session's kernel, if they are wanted and it can say: it may be busy or away, speak a language that we do not
+    /// know, or take too long.
     pub(crate) fn variables_now(&self, record: &Record, request: &SnapshotRequest) -> Option<Vec<Variable>> {
-        if request.variables == Some(false) || record.kernel.is_none() {
+        if request.variables == Some(false)
+            || !record.kernel.as_ref().is_some_and(KernelRecord::speaks_python)
+        {
             return None;
         }
-        self.inner.introspect.get()?.variables(&record.id)
-    }
-}
-
-/// How long a kernel may take to say its variables. It is asked between cells, before anything stands still: a snapshot without
-/// them is as good a snapshot.
-const LIMIT: Duration = Duration::from_millis(1500);
-
-/// Asks kernels by the connections that there are to them.
-pub(crate) struct Variables(pub(crate) Weak<Inner>);
-
-impl Introspect for Variables {
-    fn variables(&self, session: &SessionId) -> Option<Vec<Variable>> {
-        let engine = Engine { inner: self.0.upgrade()? };
-        let is_python = engine.records().get(session)?.kernel.as_ref().is_some_and(speaks_python);
-        let kernel = engine.inner.kernels.kernel(session).filter(|_| is_python)?;
-        // Busy, away, too slow: all the same here.
-        let variables = kernel.variables(LIMIT).ok()??;
+        let variables = self.inner.kernels.kernel(&record.id)?.variables(LIMIT).ok()??;
         Some(variables.into_iter().map(words::variable).collect())
     }
-}
-
-/// Whether its cells are Python's, as it says or as its name tells.
-fn speaks_python(kernel: &KernelRecord) -> bool {
-    let said = if kernel.language.is_empty() { &kernel.spec } else { &kernel.language };
-    said.to_ascii_lowercase().starts_with("python")
 }

@@ -6,8 +6,8 @@
 //!
 //! # How that is kept
 //!
-//! * A *record* on disk (`record`) says what a session is. It is replaced atomically and is never ahead of the truth.
-//! * Before a step that cannot be taken back, a line of *intent* is written to the `journal`. When the daemon starts, it
+//! * A *record* on disk ([`session_record`]) says what a session is. It is replaced atomically and is never ahead of the truth.
+//! * Before a step that cannot be taken back, a line of *intent* is written to the [journal](session_record::journal). When the daemon starts, it
 //!   finishes or undoes what is written there (`recover`).
 //! * What could fail is tried before what cannot be undone: checks, space, trust, files, and only then the end of the old
 //!   processes.
@@ -27,42 +27,30 @@ mod disk;
 mod due;
 mod dump;
 mod effects;
-pub mod encryption;
 mod ending;
 mod engine;
 mod error;
-mod events;
 mod exec;
 mod forget;
 mod gpu;
 mod hints;
 mod inspect;
-mod introspect;
-mod journal;
-mod json;
 mod kernels;
-mod locks;
 mod making;
-mod notes;
 mod noting;
 mod open;
 mod pipeline;
-mod place;
 pub mod ports;
 mod prepare;
-mod record;
-mod records;
 mod recover;
 mod remove;
 mod restart;
 mod restore;
 mod restoring;
 mod rollback;
-mod schedule;
-mod section;
-mod session;
 mod signal;
 mod snapshot;
+mod standby;
 mod start;
 mod steps;
 mod stop;
@@ -71,24 +59,22 @@ mod swap;
 mod timeline;
 #[cfg(test)]
 mod trial;
-mod view;
-mod watch;
+mod waiting;
 mod words;
 
 pub use cas_core::progress::{Progress, Task};
 pub use config::Config;
 pub use doctor::{Finding, FindingState, works};
+pub use due::Errand;
 pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
-pub use events::{EngineEvent, EventKind};
-pub use introspect::{Asked, Introspect};
+pub use kernels::Asked;
 pub use policy::plan::{Did, Due};
 pub use preflight::Problem;
-pub use record::SessionId;
 pub use recover::Recovery;
 pub use sandbox::bounded;
-pub use schedule::Errand;
-pub use session::GpuWish;
+pub use session_record::events::{EngineEvent, EventKind};
+pub use session_record::{GpuWish, RecordError, SessionId, encryption};
 pub use steps::{NoWatch, StepState, Watch};
 pub use timeline::HistoryRequest;
 pub use words::micros;

@@ -8,17 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::SessionState;
+use session_record::Record;
+use session_record::journal::Phase;
+use session_record::place::outside_directory;
 use workspace::BranchFilesMade;
 
 use crate::error::{LifecycleError, Result};
-use crate::journal::Phase;
 use crate::pipeline::{Step, Work};
-use crate::place::outside_directory;
 use crate::ports::Placed;
 use crate::prepare::Prepared;
-use crate::record::{Record, SessionState};
 use crate::restore::Aim;
-use crate::stop::remove_directory;
+use session_record::files::remove_directory;
 
 /// What is known of processes that are being made. After a crash nothing is.
 #[derive(Default)]

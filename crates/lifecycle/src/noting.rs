@@ -1,11 +1,11 @@
-//! Noting something about a session, whatever is being done to it: see [`crate::notes`].
+//! Noting something about a session, whatever is being done to it: see [`session_record::Notes`].
 
 use api::{SessionPatch, SessionView};
+use session_record::{Record, SessionId};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::events::EventKind;
-use crate::record::{Record, SessionId};
+use session_record::events::EventKind;
 
 impl Engine {
     /// Changes what is noted about a session, whatever it is doing.
@@ -21,7 +21,7 @@ impl Engine {
                 record.name.clone_from(name);
             }
             record.notes.change(patch);
-            record.notes.check()
+            Ok(record.notes.check()?)
         })?;
         self.session(record.id.as_str())
     }

@@ -1,7 +1,7 @@
 //! A pipeline is a value: a list of stages, and each stage a list of named steps. Whoever runs one and whoever puts one right that was
 //! cut short read the same list, so there is no second place that knows what an operation does.
 //!
-//! A *stage* is what one line of the [journal](crate::journal) stands for. The line is on disk before the first of its steps begins, and
+//! A *stage* is what one line of the [journal](session_record::journal) stands for. The line is on disk before the first of its steps begins, and
 //! is replaced by that of the next stage. A *step* has a name, something that it does, and perhaps a way to take it back. Taking
 //! back must also cope with a step that was done by half or never begun: after a crash nobody knows how far it was.
 //!
@@ -20,11 +20,12 @@
 //! When everything is over, the line goes away. It stays if something could not be taken back, and after
 //! [`LifecycleError::GpuStuck`], which says that processes are still off the GPU.
 
+use session_record::Record;
+use session_record::journal::{Entry, Phase};
+
 use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::journal::{Entry, Phase};
-use crate::record::Record;
 use crate::steps::{NoWatch, Steps};
 
 /// Something that is done to a session. `C` is what the run of a pipeline knows so far.
@@ -206,19 +207,17 @@ impl<'a> Work<'a> {
 
     /// The record says how it ended: the line goes away.
     pub(crate) fn over(&mut self) -> Result<()> {
-        self.entry.take().map_or(Ok(()), Entry::done)
+        Ok(self.entry.take().map_or(Ok(()), Entry::done)?)
     }
 
     fn enter<C>(&mut self, stage: &Stage<C>, known: &C) -> Result<()> {
         let Some(line) = &stage.line else { return self.over() };
         let phase = (line.of)(known);
         match &self.entry {
-            Some(entry) => entry.enter(&phase),
-            None => {
-                self.entry = Some(self.engine.inner.journal.begin(&self.record.id, &phase)?);
-                Ok(())
-            }
+            Some(entry) => entry.enter(&phase)?,
+            None => self.entry = Some(self.engine.inner.journal.begin(&self.record.id, &phase)?),
         }
+        Ok(())
     }
 
     fn run_stage<C>(&mut self, stage: &Stage<C>, known: &mut C) -> Result<()> {

@@ -7,15 +7,16 @@
 
 use std::time::Duration;
 
+use api::SessionState;
 use rustix::process::Signal;
+use session_record::journal::{Entry, Line, Phase};
+use session_record::{Record, SessionId};
 
 use crate::branch::BRANCH;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::journal::{Entry, Line, Phase};
 use crate::making::New;
 use crate::pipeline::Work;
-use crate::record::{Record, SessionId, SessionState};
 use crate::restart::RESTART;
 use crate::rollback::ROLLBACK;
 use crate::stop::STOP;
@@ -51,7 +52,7 @@ impl Engine {
                     self.let_go_on(&record);
                     let said = format!("{}: its journal could not be read", record.name);
                     match self.back_from_anywhere(&record) {
-                        Ok(()) => entry.done().map(|()| said),
+                        Ok(()) => entry.done().map(|()| said).map_err(LifecycleError::from),
                         Err(error) => {
                             let error =
                                 LifecycleError::GpuStuck { pids: Vec::new(), source: Box::new(error) };
@@ -80,12 +81,12 @@ impl Engine {
         if let Some(line) = line {
             self.wait_for_gpu_workers(&line.notes);
             if matches!(line.phase, Phase::Dumping { .. }) {
-                self.back_from_notes(&line.notes)?;
+                self.back_from_notes(id, &line.notes)?;
             }
         }
         // Only a box is made before there is a record of it.
         self.inner.ports.own_box.sweep(id)?;
-        crate::stop::remove_directory(&self.inner.place.session(id))?;
+        session_record::files::remove_directory(&self.inner.place.session(id))?;
         entry.done()?;
         Ok(format!("{id}: a start that was cut short was cleared away"))
     }
@@ -166,6 +167,7 @@ impl Engine {
     /// A session that nobody was in the middle of changing.
     fn adopt(&self, mut record: Record, recovery: &mut Recovery) -> Result<()> {
         self.catch_up(&mut record)?;
+        self.habitat(&record).end_strays(&record)?;
         if record.state != SessionState::Running && record.state != SessionState::Starting {
             return Ok(());
         }

@@ -1,12 +1,13 @@
 //! The end of a session. Its history stays in the store.
 
+use api::SessionState;
+
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::locks::Doing;
 use crate::making::{New, end_processes, remove_files, remove_place, starting};
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
-use crate::record::SessionState;
 use crate::steps::{NoWatch, Steps};
+use session_record::locks::Doing;
 
 /// What is done to a start that was cut short, so its line in the journal is that of a start.
 pub(crate) const REMOVE: Pipeline<New> = &[Stage::new(

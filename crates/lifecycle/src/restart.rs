@@ -8,23 +8,25 @@
 //! A daemon that is killed in the middle leaves the old processes, the new ones or none ([`crate::recover`]). With none the
 //! session is failed, as if its processes had died by themselves: it has its snapshots, and can be restarted again.
 
-use api::{RestartRequest, SessionView, SnapshotRequest, Start};
+use api::{RestartRequest, SessionState, SessionView, SnapshotRequest, Start};
+use jupyter_bridge::{Connection, ConnectionFile};
 use manifest::CommitReason;
 use sandbox::bounded;
 use sandbox::forget_exit;
+use session_record::Record;
+use session_record::files::{check_directory, replace_as};
+use session_record::journal::Phase;
+use session_record::place::CONNECTION;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
-use crate::journal::Phase;
-use crate::locks::Doing;
 use crate::making::{Again, IT_RUNS, LAUNCH, LEAD_CLIENTS, New, WAIT_FOR_THE_KERNEL};
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
-use crate::place::CONNECTION;
 use crate::ports::Granted;
-use crate::prepare::{Connection, Prepared, check_directory, prepare, replace_as};
-use crate::record::{Record, SessionState};
+use crate::prepare::{Prepared, new_connection, prepare};
 use crate::start::for_people;
 use crate::steps::{Steps, Watch};
+use session_record::locks::Doing;
 
 /// The old processes, the new ones, or none.
 pub(crate) const RESTART: Pipeline<New> = &[Stage::new(
@@ -120,18 +122,12 @@ impl Engine {
 
     /// How the kernel was reached until now; anew if its files are gone.
     fn kept_connection(&self, record: &Record, spec: &str) -> Result<Connection> {
-        let (Some(kernel), Ok(mut inside)) = (&record.kernel, self.connection_inside(record)) else {
-            return Connection::new(record.network, spec);
+        let (Some(kernel), Ok(file)) = (&record.kernel, self.connection_inside(record)) else {
+            return new_connection(record.network, spec);
         };
-        let (mut outer, mut inner) = (inside.ports.to_array(), inside.ports.to_array());
+        let file = ConnectionFile { kernel_name: spec.to_owned(), ..file };
         // The file in the box is the user's to change; which ports lead where is not.
-        for ((outer, inner), (outside, inside)) in outer.iter_mut().zip(&mut inner).zip(&kernel.ports) {
-            (*outer, *inner) = (*outside, *inside);
-        }
-        inside.ports = jupyter_bridge::Ports::from_array(inner);
-        spec.clone_into(&mut inside.kernel_name);
-        let mut outside = inside.clone();
-        outside.ports = jupyter_bridge::Ports::from_array(outer);
+        let (inside, outside) = (file.clone().with_ports(kernel.inner()), file.with_ports(kernel.outer()));
         Ok(Connection { inside, outside })
     }
 

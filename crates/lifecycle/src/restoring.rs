@@ -6,8 +6,10 @@
 
 use std::path::PathBuf;
 
+use api::SessionState;
 use cas_core::ObjectId;
 use history::UserStore;
+use session_record::Record;
 use workspace::{CaptureRequest, FilePolicy, Listing, PutBack};
 
 use crate::effects::happened;
@@ -15,7 +17,6 @@ use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
 use crate::pipeline::{Stage, Step, WayOut, Work};
-use crate::record::{Record, SessionState};
 use crate::steps::{NoWatch, StepProgress, Steps};
 use crate::swap::{Safe, Swap};
 
@@ -32,7 +33,7 @@ pub(crate) const RESTORING: Stage<Swap> = Stage::new(
             .when(|_, swap| swap.going.as_ref().is_some_and(|going| going.files)),
         Step::shown("restore", |work, swap: &mut Swap| {
             let (aim, placed) = swap.going()?.ready()?;
-            work.engine.restore_tree(work.record, aim.images.path(), true, placed)
+            work.engine.restore_aimed(work.record, aim, true, placed, &mut work.steps)
         })
         .undo(|work, _| work.engine.end_restored(work.record)),
         Step::parts("onto the GPU", &["restore the GPU", "unlock the GPU"], |work, swap| {
@@ -79,7 +80,7 @@ fn end_what_is_left(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
 fn aim(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     let Work { engine, record, steps, .. } = work;
     let going = swap.going()?;
-    let aim = engine.aim(record, &engine.inner.store.open()?, going.commit, true, steps)?;
+    let aim = engine.aim(record, &engine.inner.store.open()?, going.commit, 1, true, steps)?;
     let placed = engine.place_gpus(record, &aim.commit.short(), aim.gpu.as_ref(), Wanted::default())?;
     going.ready = Some((aim, placed));
     Ok(())
@@ -104,10 +105,7 @@ fn go_to_safe(work: &mut Work<'_>, swap: &mut Swap, error: LifecycleError) -> Re
     let going = swap.going()?;
     let (session, commit, source) = (work.record.name.clone(), going.commit.short(), Box::new(error));
     // Dropping it frees the place that it was promised on GPUs.
-    if let Some((aim, _)) = going.ready.take() {
-        // The images may be what failed: the next attempt lays them out from the store, which checks every byte.
-        work.engine.inner.stages.forget(&aim.key);
-    }
+    going.ready = None;
     work.record.head = Some(safe.to_string());
     if going.commit == safe {
         work.engine.set_down(work.record, SessionState::Suspended)?;

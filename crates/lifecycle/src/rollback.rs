@@ -5,35 +5,28 @@
 //! up again; if even that fails, the session is suspended at it. History only grows: a rollback is a commit with two
 //! parents, the state that was left and the one that was gone back to.
 
-use api::{RollbackOutcome, RollbackRequest, SnapshotRequest};
+use api::{RollbackOutcome, RollbackRequest, SessionState, SnapshotRequest};
+use base::explain;
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use history::{UserStore, along};
 use manifest::CommitReason;
+use session_record::Record;
 use workspace::{Plan, PutBack};
 
 use crate::ending::TO_GO_BACK;
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result, explain};
-use crate::events::EventKind;
+use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
-use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Work};
-use crate::record::{Record, SessionState};
-use crate::restore::{Aim, closed_connections};
+use crate::restore::Aim;
 use crate::restoring::RESTORING;
 use crate::snapshot::STOP_AND_KEEP;
 use crate::steps::{Steps, Watch};
 use crate::suspend::RESUME;
 use crate::swap::{Going, Safe, Swap, Taking, Why};
-
-/// A session's name means its own thread, also where a thread of an earlier session has the same name.
-fn in_own_words(record: &Record, to: &str) -> String {
-    match to.strip_prefix(record.name.as_str()) {
-        Some(rest) if rest.is_empty() || rest.starts_with('~') => format!("{}{rest}", record.thread),
-        _ => to.to_owned(),
-    }
-}
+use session_record::events::EventKind;
+use session_record::locks::Doing;
 
 /// A session goes back to what it was, not to what another one was, unless that is really meant.
 fn check_ancestry(record: &Record, store: &UserStore, target: &ObjectId, force: bool) -> Result<()> {
@@ -91,13 +84,29 @@ impl Engine {
             mended => mended.map(|()| None)?,
         };
         let store = self.inner.store.open()?;
-        let target = store.resolve(&in_own_words(record, &request.to))?;
+        let target = store.resolve(&record.in_own_words(&request.to))?;
         check_ancestry(record, &store, &target, request.force)?;
-        let aim = self.aim(record, &store, target, request.force, &mut steps)?;
+        // What stands by has its files open; whether they are as they were is seen by putting them back.
+        let standby = self.inner.standbys.of(&record.id, &target).filter(|_| request.files);
+        if standby.is_none() {
+            self.inner.standbys.end(&record.id, false);
+        }
+        let times = u32::from(standby.is_none());
+        let mut aim = self.aim(record, &store, target, times, request.force, &mut steps)?;
+        let closed_connections = match standby {
+            Some((standby, ready)) => {
+                aim.standby = Some(standby);
+                ready.closed
+            }
+            None => image_store::closed_connections(aim.images()?.path(), |port| record.has_port(port))?,
+        };
+        if record.state == SessionState::Running && aim.standby.is_none() {
+            // What is damaged may also be what the state that is left shares with it: nothing is ended for that.
+            steps.run("check memory", || aim.images()?.check_missing())?;
+        }
         let files = steps.run("check files", || self.plan_files(record, &store, &aim, request))?;
         let wanted = Wanted { wish: None, force: request.force, ends: record.init.map(|init| init.pid) };
         let placed = self.place_gpus(record, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
-        let closed_connections = closed_connections(aim.images.path(), record)?;
 
         let mut swap = Swap { going: Some(Going::to(aim, placed, request.files)), ..Swap::default() };
         let pipeline = match record.state {

@@ -8,9 +8,11 @@ use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use history::along::{self, Document, cell_note};
 use history::{NewCommit, UserStore, variables_section};
-use image_store::ingest_images;
+use image_store::{Stored, Storing, ingest_images};
 use manifest::snapshot::{HostSection, NotCaptured};
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
+use session_record::words::file_policy;
+use session_record::{Record, SessionSection};
 use workspace::Listing;
 
 use crate::dump::{
@@ -20,17 +22,15 @@ use crate::effects::happened;
 use crate::ending::TO_SLEEP;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::events::EventKind;
 use crate::exec::exit_code;
-use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::ports::{GpuHost, GpuPlan};
-use crate::record::Record;
-use crate::section::SessionSection;
 use crate::start::check_policy;
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::swap::{Kept, Safe, Swap, Taken, Taking, Why};
 use crate::words::{self, micros};
+use session_record::events::EventKind;
+use session_record::locks::Doing;
 
 /// How long a quiesce command may take.
 const QUIESCE_SECONDS: &str = "60";
@@ -42,7 +42,8 @@ pub(crate) const KEEP: Step<Swap> =
         let Some(taken) = taking.taken.take() else {
             return Err(LifecycleError::Bug("nothing was taken that could be kept".to_owned()));
         };
-        let (kept, files) = work.engine.keep(work.record, taken, &taking.why, &mut work.steps)?;
+        let beside = taking.beside.take();
+        let (kept, files) = work.engine.keep(work.record, taken, beside, &taking.why, &mut work.steps)?;
         work.engine.at_head(work.record, &kept)?;
         let commit = kept.commit;
         taking.kept = Some(kept);
@@ -95,7 +96,7 @@ impl Engine {
     ) -> Result<SnapshotOutcome> {
         let begun = Instant::now();
         along::check(request)?;
-        let policy = request.files.clone().map_or_else(|| record.files.clone(), words::file_policy);
+        let policy = request.files.clone().map_or_else(|| record.files.clone(), file_policy);
         check_policy(&policy)?;
         record.living_init("be snapshotted")?;
         self.mend(record)?;
@@ -128,6 +129,7 @@ impl Engine {
             commit: kept.commit.to_string(),
             frozen_us: micros(kept.frozen),
             gpu_paused_us: micros(kept.gpu_paused),
+            frozen_bytes: kept.frozen_bytes,
             total_us: micros(begun.elapsed()),
             memory_bytes: kept.memory_bytes,
             vram_bytes: kept.vram_bytes,
@@ -156,12 +158,13 @@ impl Engine {
         }
     }
 
-    /// Puts what was taken into the store, commits it durably, and keeps the plain images for a quick way back. Says what the
+    /// Puts what was taken into the store, and commits it durably. Says what the
     /// snapshot knows of files, too.
     fn keep(
         &self,
         record: &Record,
         taken: Taken,
+        beside: Option<Storing>,
         why: &Why,
         steps: &mut Steps<'_>,
     ) -> Result<(Kept, Listing)> {
@@ -169,12 +172,19 @@ impl Engine {
         let head = record.head_id()?;
         let parent = head.map(|head| store.load(&head)).transpose()?.map(|(_, snapshot)| snapshot);
         let Taken { staged, files, gpu, dumped, mut warnings, gpu_paused } = taken;
+        warnings.extend(steps.take_warnings());
+        let is_beside = beside.is_some();
         let pins: Vec<ObjectId> = head.into_iter().collect();
-        let session = store.write(&pins)?;
         let watch = steps.watch();
-        let ingested = steps.run("store memory", || {
+        let (session, ingested) = steps.run("store memory", || {
             let progress = StepProgress::new(watch, "store memory");
-            Ok(ingest_images(&session, staged.path(), parent.as_ref(), dumped.left_out.as_ref(), &progress)?)
+            let Stored { session, spaces, stats } = match beside {
+                Some(beside) => beside.finish()?,
+                None => Stored::nothing(store.write(&pins)?),
+            };
+            let (parent, left_out) = (parent.as_ref(), dumped.left_out.as_ref());
+            let images = ingest_images(&session, staged.path(), parent, left_out, &progress)?;
+            Ok((session, images.with_device_memory(spaces, &stats)))
         })?;
         let captured = steps
             .run("store files", || Ok(files.finish(&session, &StepProgress::new(watch, "store files"))?))?;
@@ -187,7 +197,8 @@ impl Engine {
             SessionSection::of(record).to_section()?,
         ];
         if let Some(gpu) = &gpu {
-            sections.push(gpu.section.to_section()?);
+            let section = gpu.section.clone();
+            sections.push(if is_beside { section.beside() } else { section }.to_section()?);
         }
         let document = Document {
             path: record.notes.notebook.as_deref(),
@@ -209,7 +220,7 @@ impl Engine {
             ..Figures::default()
         };
         let snapshot = Snapshot::new(sections)?;
-        let (commit, snapshot_id) = steps.run("commit", || {
+        let (commit, _) = steps.run("commit", || {
             Ok(store.commit_snapshot(
                 session,
                 NewCommit {
@@ -230,10 +241,6 @@ impl Engine {
             )?)
         })?;
         happened("the snapshot is committed");
-        // Images without some of their pages are no way back.
-        if dumped.left_out.is_none() {
-            self.inner.stages.adopt(staged, &snapshot_id.to_string());
-        }
         let files = Listing::of_snapshot(store.store(), &snapshot)?;
         let kept = Kept {
             commit,
@@ -241,6 +248,7 @@ impl Engine {
             gpu_paused: gpu_paused.unwrap_or_default(),
             memory_bytes: ingested.stats.memory_bytes,
             vram_bytes,
+            frozen_bytes: dumped.left_out.as_ref().map(|left_out| left_out.copied_frozen()),
             new_bytes: ingested.stats.new_bytes,
             not_captured: captured.not_captured,
             warnings,

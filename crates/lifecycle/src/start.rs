@@ -1,29 +1,30 @@
 //! A new session: namespaces, network, processes.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use api::{SessionView, StartRequest};
+use api::{Network, SessionState, SessionView, StartRequest};
+use base::proc;
 use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::bounded;
 use sandbox::{Commands, SandboxError};
+use session_record::files::{check_directory, replace_for, write_for};
+use session_record::place::{CONNECTION, make, make_for};
+use session_record::words::{file_policy, gpu_wish, session_policy};
+use session_record::{HabitatKind, KernelRecord, Notes, Record, SessionId};
 use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::locks::Doing;
 use crate::making::{IT_RUNS, LAUNCH, LEAD_CLIENTS, New, WAIT_FOR_THE_KERNEL, remove_place, starting};
-use crate::notes::Notes;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
-use crate::place::{CONNECTION, make, make_for};
-use crate::ports::{Granted, HabitatKind};
-use crate::prepare::{Connection, Prepared, check_directory, new_ports, prepare, replace_for, write_for};
-use crate::record::{KernelRecord, Network, Record, SessionId, SessionState};
+use crate::ports::Granted;
+use crate::prepare::{Prepared, new_connection, new_ports, prepare};
 use crate::steps::{Steps, Watch};
 use crate::words;
+use session_record::locks::Doing;
 
 /// How long a kernel may take until it listens.
 const KERNEL_LIMIT: Duration = Duration::from_secs(120);
@@ -70,12 +71,12 @@ impl Engine {
         let name = self.free_name(request.name.as_deref(), &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
 
-        let files = words::file_policy(request.files);
+        let files = file_policy(request.files);
         check_policy(&files)?;
-        let policy = words::session_policy(request.policy.unwrap_or_default());
+        let policy = session_policy(request.policy.unwrap_or_default());
         let notes = Notes::new(request.labels, request.notebook.map(Into::into), policy)?;
-        let gpu_wish = words::gpu_wish(request.gpus);
-        let new = |spec: &str| Connection::new(request.network, spec);
+        let gpu_wish = gpu_wish(request.gpus);
+        let new = |spec: &str| new_connection(request.network, spec);
         let prepared = steps.run("prepare", || prepare(&user, &request.start, &request.env, new))?;
         let cwd = PathBuf::from(request.cwd);
         let workspace = request.workspace.map_or_else(|| cwd.clone(), Into::into);
@@ -151,7 +152,7 @@ impl Engine {
     /// From here on the session is looked after, and its view can be given out.
     pub(crate) fn running(&self, record: &Record) -> SessionView {
         if let Some(init) = record.init
-            && self.inner.watcher.look_after(init).is_err()
+            && self.inner.watcher.watch(init).is_err()
         {
             // It has ended between the last look and this one.
             self.ended_by_itself(init);
@@ -172,14 +173,12 @@ impl Engine {
             return Ok(());
         }
         let habitat = self.habitat(record);
-        let started = match habitat.forward(&record.id, &outer(kernel)) {
+        let started = match habitat.forward(&record.id, &kernel.outer().collect::<Vec<_>>()) {
             Err(LifecycleError::Sandbox(SandboxError::Forward { .. })) => {
                 // While it had no processes, somebody else may have taken a port of its. Clients read the file again.
-                let inside = kernel.ports.iter().map(|(_, inside)| *inside);
-                let ports = new_ports()?.to_array().into_iter().zip(inside).collect();
-                let kernel = KernelRecord { ports, ..kernel.clone() };
-                let outer = outer(&kernel);
-                record.kernel = Some(kernel);
+                let outer = new_ports()?.to_array();
+                let ports = outer.into_iter().zip(kernel.inner()).collect();
+                record.kernel = Some(KernelRecord { ports, ..kernel.clone() });
                 self.publish_connection(record)?;
                 habitat.forward(&record.id, &outer)
             }
@@ -192,15 +191,10 @@ impl Engine {
     /// Writes the connection file for clients, out of the one in the box.
     fn publish_connection(&self, record: &Record) -> Result<()> {
         let Some(kernel) = &record.kernel else { return Ok(()) };
-        let inside = self.connection_inside(record)?;
-        let mut ports = inside.ports.to_array();
-        for (port, (outside, _)) in ports.iter_mut().zip(&kernel.ports) {
-            *port = *outside;
-        }
-        let outside = ConnectionFile { ports: jupyter_bridge::Ports::from_array(ports), ..inside };
+        let outside = self.connection_inside(record)?.with_ports(kernel.outer());
         // The directory may be gone, too.
         let path = self.inner.place.connection_file(&record.id);
-        replace_for(&path, &record.owner, outside.to_json().as_bytes())
+        Ok(replace_for(&path, &record.owner, outside.to_json().as_bytes())?)
     }
 
     /// The connection file in the box, which is the user's.
@@ -216,7 +210,8 @@ impl Engine {
             if !init.is_alive() {
                 return Err(self.ended_at_once(record));
             }
-            if listens_on_all(init.pid, &kernel.ports) {
+            let listening = proc::listening(init.pid);
+            if kernel.inner().all(|port| listening.contains(&port)) {
                 return Ok(());
             }
             if begun.elapsed() > KERNEL_LIMIT {
@@ -246,11 +241,6 @@ impl Engine {
     }
 }
 
-/// A kernel's ports outside.
-fn outer(kernel: &KernelRecord) -> Vec<u16> {
-    kernel.ports.iter().map(|(outside, _)| *outside).collect()
-}
-
 /// Refuses a policy for files that could not be followed.
 pub(crate) fn check_policy(files: &FilePolicy) -> Result<()> {
     files.check().map_err(|detail| LifecycleError::BadRequest { detail })
@@ -259,21 +249,4 @@ pub(crate) fn check_policy(files: &FilePolicy) -> Result<()> {
 /// A command as text.
 pub(crate) fn for_people(command: &[OsString]) -> Vec<String> {
     command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-}
-
-/// Whether something in the network of `pid` listens on each of the inner ports.
-fn listens_on_all(pid: i32, ports: &[(u16, u16)]) -> bool {
-    const LISTEN: &str = "0A";
-    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
-    let listening: Vec<u16> = table
-        .lines()
-        .skip(1)
-        .filter_map(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            let (local, _, state) = (fields.next()?, fields.next()?, fields.next()?);
-            let port = local.rsplit(':').next().filter(|_| state == LISTEN)?;
-            u16::from_str_radix(port, 16).ok()
-        })
-        .collect();
-    ports.iter().all(|(_, inside)| listening.contains(inside))
 }

@@ -14,6 +14,9 @@ use crate::words::micros;
 pub trait Watch: Send + Sync {
     /// A step began, went on or ended.
     fn step(&self, step: &'static str, state: StepState);
+
+    /// Something happened that may surprise whoever asked for it.
+    fn warned(&self, _warning: &str) {}
 }
 
 /// How a step is getting on.
@@ -91,7 +94,8 @@ impl<'a> Steps<'a> {
     }
 
     /// Notes something that may surprise the caller.
-    pub(crate) fn warn(&mut self, warning: String) {
+    pub fn warn(&mut self, warning: String) {
+        self.watch.warned(&warning);
         self.warnings.push(warning);
     }
 

@@ -1,22 +1,20 @@
 //! The end of a session's processes, wanted or not.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
-use api::{SessionView, StopRequest};
+use api::{SessionState, SessionView, StopRequest};
 use rustix::process::Signal;
 use sandbox::SandboxError;
 use sandbox::process::Identity;
+use session_record::Record;
+use session_record::journal::Phase;
 
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result, io_error};
-use crate::journal::Phase;
-use crate::locks::Doing;
+use crate::error::{LifecycleError, Result};
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::ports::Means;
-use crate::record::{Record, SessionState};
 use crate::steps::{NoWatch, Steps};
+use session_record::locks::Doing;
 
 /// How much later than the process that an operation missed the first process of a session may be gone.
 const LAST_BREATH: Duration = Duration::from_secs(2);
@@ -148,21 +146,5 @@ fn tells_of_an_end(error: &LifecycleError) -> bool {
         | LifecycleError::Criu(_) => true,
         LifecycleError::GpuStuck { source, .. } => tells_of_an_end(source),
         _ => false,
-    }
-}
-
-/// Removes a directory with everything below it, unless something is mounted there: what is below a mount is not ours.
-pub(crate) fn remove_directory(path: &Path) -> Result<()> {
-    if !sandbox::leftover_mounts(path)?.is_empty() {
-        return Err(LifecycleError::Bug(format!("something is still mounted below `{}`", path.display())));
-    }
-    remove_if_there(path)
-}
-
-/// Removes a directory with everything below it.
-pub(crate) fn remove_if_there(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => Ok(other.map_err(io_error("remove", path))?),
     }
 }

@@ -1,21 +1,25 @@
 //! Sleep: a session's processes end and free what they held; and its return.
 
-use api::{ResumeRequest, RollbackRequest, SessionView, SnapshotRequest, SuspendOutcome, SuspendRequest};
+use api::{
+    ResumeRequest, RollbackRequest, SessionState, SessionView, SnapshotRequest, SuspendOutcome,
+    SuspendRequest,
+};
 use checkpoint_criu::Leave;
 use history::along;
+use sandbox::process::memory_of;
+use session_record::Record;
+use session_record::words::gpu_wish;
 
 use crate::ending::TO_SLEEP;
-use crate::engine::{Engine, memory_of};
+use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
-use crate::locks::Doing;
 use crate::pipeline::{Pipeline, Work};
-use crate::record::{Record, SessionState};
 use crate::restoring::RESTORING;
 use crate::snapshot::STOP_AND_KEEP;
 use crate::steps::{Steps, Watch};
 use crate::swap::{Going, Safe, Swap, Taking, Why};
-use crate::words::gpu_wish;
+use session_record::locks::Doing;
 
 /// Stopped, kept, ended.
 pub(crate) const SUSPEND: Pipeline<Swap> = &[STOP_AND_KEEP, TO_SLEEP];
@@ -84,7 +88,7 @@ impl Engine {
             return Err(wrong("be resumed: it was never snapshotted"));
         };
         let store = self.inner.store.open()?;
-        let aim = self.aim(&record, &store, head, request.force, &mut steps)?;
+        let aim = self.aim(&record, &store, head, 1, request.force, &mut steps)?;
         let back = RollbackRequest { force: request.force, ..RollbackRequest::to(head.to_string()) };
         steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
         let wish = request.gpus.clone().map(gpu_wish);

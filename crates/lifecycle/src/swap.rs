@@ -10,14 +10,15 @@ use std::time::Duration;
 use api::{SnapshotRequest, Variable};
 use cas_core::ObjectId;
 use checkpoint_criu::{Dumped, Leave};
+use image_store::Storing;
 use manifest::CommitReason;
 use manifest::snapshot::NotCaptured;
 use sandbox::process::Identity;
+use session_record::journal::Phase;
 use staging::Staged;
 use workspace::{FilePolicy, Listing, Pending};
 
 use crate::error::{LifecycleError, Result};
-use crate::journal::Phase;
 use crate::ports::{Checkpointer, GpuPlan, OffGpu, Placed};
 use crate::restore::Aim;
 
@@ -90,6 +91,8 @@ pub(crate) struct Taking {
     pub(crate) stopped: Option<StoppedTree>,
     /// Processes that are off the GPU. Dropped after the tree goes on: the driver cannot bring back what is stopped.
     pub(crate) off: Option<Box<dyn OffGpu>>,
+    /// Their device memory on its way into the store, if it is not in their own.
+    pub(crate) beside: Option<Storing>,
     /// Why the driver would not bring them back.
     pub(crate) gpu_failure: Option<LifecycleError>,
     pub(crate) taken: Option<Taken>,
@@ -107,6 +110,7 @@ impl Taking {
             checked: None,
             stopped: None,
             off: None,
+            beside: None,
             gpu_failure: None,
             taken: None,
             kept: None,
@@ -154,6 +158,8 @@ pub(crate) struct Kept {
     pub(crate) gpu_paused: Duration,
     pub(crate) memory_bytes: u64,
     pub(crate) vram_bytes: u64,
+    /// What was copied while it stood still, if that was not everything.
+    pub(crate) frozen_bytes: Option<u64>,
     pub(crate) new_bytes: u64,
     pub(crate) not_captured: Vec<NotCaptured>,
     pub(crate) warnings: Vec<String>,

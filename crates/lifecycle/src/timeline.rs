@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use api::{CommitView, Commits, Diff, ThreadView, Variable};
 use cas_core::ObjectId;
 use history::{Families, UserStore};
+use session_record::Record;
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::record::Record;
 
 /// Which part of history.
 #[derive(Clone, Copy, Default, Debug)]

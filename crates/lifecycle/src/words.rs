@@ -1,20 +1,13 @@
-//! Where the words of the wire meet those of the crates below.
+//! Where the words of the wire meet those of the engines.
 //!
-//! Requests and answers are the types of `api`, from the socket to the pipelines. Engines and rooms know nothing of the wire: what they take
-//! and what is written down in records has types of their own. Between the two it is translated here, and nowhere else.
+//! Requests and answers are the types of `api`, from the socket to the pipelines. Engines know nothing of the wire: what they take has types of
+//! their own. Between the two it is translated here; what is written down in records, in [`session_record::words`].
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use api::{Activity, ActivityState, EnvVar, InterruptMode, Keep, Text};
+use api::{Activity, ActivityState, EnvVar, InterruptMode, Text};
 use jupyter_bridge::client::{Doing, Variable};
-use policy::SessionPolicy;
-use workspace::FilePolicy;
-
-use crate::session::GpuWish;
-
-/// The most that a snapshot takes of a workspace, unless the caller says otherwise.
-const TREE_BYTES: u64 = 10 << 30;
 
 /// A command.
 pub(crate) fn argv(words: &[Text]) -> Vec<OsString> {
@@ -30,61 +23,6 @@ pub(crate) fn environment(variables: &[EnvVar]) -> Vec<(OsString, OsString)> {
 /// A duration, in the unit of the wire.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Which GPUs a session is to have.
-pub(crate) fn gpu_wish(wish: api::GpuWish) -> GpuWish {
-    match wish {
-        api::GpuWish::All => GpuWish::All,
-        api::GpuWish::None => GpuWish::None,
-        api::GpuWish::List { gpus } => GpuWish::List(gpus),
-    }
-}
-
-/// Which files belong to snapshots.
-pub(crate) fn file_policy(policy: api::FilePolicy) -> FilePolicy {
-    match policy {
-        api::FilePolicy::Open => FilePolicy::Open,
-        api::FilePolicy::Tree { include, exclude, max_bytes } => {
-            FilePolicy::Tree { include, exclude, max_bytes: max_bytes.unwrap_or(TREE_BYTES) }
-        }
-        api::FilePolicy::None => FilePolicy::None,
-    }
-}
-
-/// The same, told.
-pub(crate) fn tell_file_policy(policy: FilePolicy) -> api::FilePolicy {
-    match policy {
-        FilePolicy::Open => api::FilePolicy::Open,
-        FilePolicy::Tree { include, exclude, max_bytes } => {
-            api::FilePolicy::Tree { include, exclude, max_bytes: Some(max_bytes) }
-        }
-        FilePolicy::None => api::FilePolicy::None,
-    }
-}
-
-/// What happens to a session by itself.
-pub(crate) fn session_policy(policy: api::SessionPolicy) -> SessionPolicy {
-    let keep = |keep: Keep| policy::Keep { last: keep.last, hourly: keep.hourly, daily: keep.daily };
-    SessionPolicy {
-        snapshot_every_s: policy.snapshot_every_s,
-        snapshot_after_idle_s: policy.snapshot_after_idle_s,
-        suspend_after_idle_s: policy.suspend_after_idle_s,
-        suspend_only_gpu: policy.suspend_only_gpu,
-        keep: policy.keep.map(keep),
-    }
-}
-
-/// The same, told.
-pub(crate) fn tell_session_policy(policy: &SessionPolicy) -> api::SessionPolicy {
-    let keep = |keep: policy::Keep| Keep { last: keep.last, hourly: keep.hourly, daily: keep.daily };
-    api::SessionPolicy {
-        snapshot_every_s: policy.snapshot_every_s,
-        snapshot_after_idle_s: policy.snapshot_after_idle_s,
-        suspend_after_idle_s: policy.suspend_after_idle_s,
-        suspend_only_gpu: policy.suspend_only_gpu,
-        keep: policy.keep.map(keep),
-    }
 }
 
 /// What a kernelspec says of interrupts.

@@ -3,29 +3,42 @@
 //! In a box it runs inside, with the rights of the box's user namespace. For a tree of the host it runs beside it, which only root's
 //! own daemon can do. It is looked for at first use, so that a machine without it can still list sessions and tell what is
 //! missing. What it learns about the kernel is kept in a file of this daemon's own, one for each of the two places where it runs.
+//!
+//! The memory of a session in a box is copied ahead ([`crate::ahead`]) if that is switched on, CRIU agrees, and the caller says that nothing
+//! writes to it behind the kernel's back. Otherwise it goes through CRIU's images.
 
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use checkpoint_criu::{
-    Criu, CriuError, DumpOptions, Dumped, Habitat, Hooks, MemoryPath, Plain, RestoreOptions, Runner,
-};
+use checkpoint_criu::{Criu, DumpOptions, Dumped, Habitat, Hooks, MemoryPath, Plain, RestoreOptions, Runner};
 use lifecycle::ports::{
-    Checkpointer, DumpWanted, HabitatKind, LOG, Place, RestoreWanted, Tree, explain, make_private,
+    Checkpointer, DumpWanted, HabitatKind, Place, RestoreWanted, Tree, explain, make_private,
 };
-use lifecycle::{LifecycleError, Result};
+use lifecycle::{LifecycleError, Result, SessionId};
+use memory_path::{Sample, Task, kernel_lists_pages};
 use sandbox::process::Identity;
-use sandbox::{BoxSpec, Program, ROOT_PID, User, inside, inside_directory};
+use sandbox::{Program, ROOT_PID, User, inside, inside_directory};
+
+use crate::ahead::{AheadPath, Courses, Mistrust, Plainly};
+use crate::criu_notes;
+use crate::filling::FillAndHold;
+use crate::settings::CopyAhead;
+
+/// Pages that are compared at each freeze although they are called clean: of each process. They take a fraction of a millisecond.
+const SAMPLE: Sample = Sample::Pages(256);
 
 /// CRIU, and what is known about it.
 pub(crate) struct CriuHere {
     /// Where it is, if it is not to be looked for.
     named: Option<PathBuf>,
     time_limit: Duration,
-    /// How the memory of trees in boxes goes and comes. Dumps of the host's trees are for others, too, so CRIU makes them alone.
-    memory: Arc<dyn MemoryPath>,
+    memory: MemoryWays,
+    /// Sessions that are not followed any more.
+    mistrust: Mistrust,
+    /// Its notes with which it leaves memory to us, or why there are none.
+    changed_notes: OnceLock<Result<PathBuf, String>>,
     program: Program,
     /// Where it keeps what it learns about the kernel.
     notes: PathBuf,
@@ -34,17 +47,30 @@ pub(crate) struct CriuHere {
     host_notes: OnceLock<PathBuf>,
 }
 
+/// How the memory of trees in boxes leaves and comes back. Dumps of the host's trees are for others, too, so CRIU makes them alone.
+pub(crate) struct MemoryWays {
+    /// Whether it is copied ahead.
+    pub(crate) copy_ahead: CopyAhead,
+    /// Those that are followed.
+    pub(crate) following: Arc<Courses>,
+    /// How it comes back.
+    pub(crate) way_back: Arc<dyn MemoryPath>,
+}
+
 impl CriuHere {
     pub(crate) fn new(
         named: Option<PathBuf>,
         time_limit: Duration,
         place: &Place,
         program: &Program,
+        memory: MemoryWays,
     ) -> Self {
         Self {
             named,
             time_limit,
-            memory: Arc::new(Plain),
+            memory,
+            mistrust: Mistrust::new(place),
+            changed_notes: OnceLock::new(),
             program: program.clone(),
             notes: place.run.join("kdat"),
             found: OnceLock::new(),
@@ -58,7 +84,9 @@ impl CriuHere {
             return Ok(found);
         }
         let criu = Criu::find(self.named.as_deref())?;
-        let notes = criu.learn_kernel(&self.notes, |criu| self.notes_in_box(criu))?;
+        let notes = criu.learn_kernel(&self.notes, |criu| {
+            criu_notes::in_box(&self.program, &self.notes.join("box"), criu)
+        })?;
         Ok(self.found.get_or_init(|| (criu, notes)))
     }
 
@@ -86,11 +114,34 @@ impl CriuHere {
         Ok((criu, self.host_notes.get_or_init(|| notes)))
     }
 
-    /// How CRIU is run for a tree, and how it sees things there.
-    fn runner(&self, tree: &Tree<'_>, images: &Path, log_dir: &Path) -> Result<(Runner, Habitat)> {
+    /// The notes with which CRIU leaves memory to us; an error says why it is not asked to.
+    pub(crate) fn notes_for_copying_ahead(&self) -> Result<&Path, String> {
+        if self.memory.copy_ahead == CopyAhead::Off {
+            return Err("it is switched off".to_owned());
+        }
+        kernel_lists_pages().map_err(|error| explain(&error))?;
+        let (criu, notes) = self.found().map_err(|error| explain(&error))?;
+        let learnt = self.changed_notes.get_or_init(|| {
+            let directory = self.notes.join("ahead");
+            let scratch = directory.join("box");
+            make_private(&directory).map_err(|error| explain(&error))?;
+            criu.learn_kernel(&directory, |criu| criu_notes::changed(&self.program, &scratch, criu, notes))
+                .map_err(|error| explain(&error))
+        });
+        learnt.as_deref().map_err(Clone::clone)
+    }
+
+    /// How CRIU is run for a tree, and how it sees things there; in a box with these notes, or with its own.
+    fn runner(
+        &self,
+        tree: &Tree<'_>,
+        images: &Path,
+        log_dir: &Path,
+        notes: Option<&Path>,
+    ) -> Result<(Runner, Habitat)> {
         match (tree.kind, tree.holder) {
             (HabitatKind::OwnBox, Some(holder)) => {
-                let (_, notes) = self.found()?;
+                let notes = notes.map_or_else(|| self.found().map(|(_, notes)| notes.as_path()), Ok)?;
                 let words = inside(&self.program, holder, Some(notes), &[images, log_dir]);
                 let habitat = Habitat::Box {
                     images: inside_directory(0),
@@ -109,12 +160,44 @@ impl CriuHere {
         }
     }
 
-    /// The way for a tree's memory.
-    fn memory_of(&self, tree: &Tree<'_>) -> Arc<dyn MemoryPath> {
-        match tree.kind {
-            HabitatKind::OwnBox => Arc::clone(&self.memory),
-            HabitatKind::HostTree => Arc::new(Plain),
+    /// The notes for a session that may be followed.
+    fn notes_for_following(&self, session: &SessionId) -> Result<&Path, Plainly> {
+        if self.mistrust.of(session).is_some() {
+            return Err(Plainly::Mistrusted);
         }
+        self.notes_for_copying_ahead().map_err(|_| Plainly::NotHere)
+    }
+
+    /// The sessions that are not followed any more, and why.
+    pub(crate) fn not_followed(&self) -> BTreeMap<String, String> {
+        self.mistrust.all()
+    }
+
+    /// The way out for a tree's memory, and the notes that CRIU needs for it, if they are not its own.
+    fn way_out(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>) -> (Arc<dyn MemoryPath>, Option<&Path>) {
+        let plain = || -> (Arc<dyn MemoryPath>, Option<&Path>) { (Arc::new(Plain), None) };
+        let stored = wanted.stored.filter(|_| tree.kind == HabitatKind::OwnBox);
+        let may_be = stored.zip(tree.session).ok_or(Plainly::Device);
+        let followed =
+            may_be.and_then(|(stored, session)| Ok((stored, session, self.notes_for_following(session)?)));
+        let (stored, session, notes) = match followed {
+            Ok(followed) => followed,
+            Err(why) => {
+                // What CRIU, and perhaps a device, do to it now is not followed.
+                self.memory.following.forget(wanted.init, why);
+                return plain();
+            }
+        };
+        let task = |pid: &u32| i32::try_from(*pid).ok().map(Task);
+        let way = AheadPath {
+            courses: Arc::clone(&self.memory.following),
+            mistrust: self.mistrust.clone(),
+            session: session.clone(),
+            root: wanted.init,
+            stored: stored.iter().filter_map(|(pid, map)| Some((task(pid)?, *map))).collect(),
+            sample: if self.memory.copy_ahead == CopyAhead::Checked { Sample::All } else { SAMPLE },
+        };
+        (Arc::new(way), Some(notes))
     }
 
     /// How CRIU is run for a tree without a box: in the tree's own mount namespace, or all mounts of the machine would be dumped
@@ -124,43 +207,6 @@ impl CriuHere {
             Runner::default()
         } else {
             Runner(sandbox::real_ids_runner(&self.program, owner, notes))
-        }
-    }
-
-    /// What CRIU notes about the kernel when it runs in a box: one is made for it.
-    fn notes_in_box(&self, criu: &Path) -> Result<Vec<u8>, CriuError> {
-        let failed = |detail: String| CriuError::Kernel { detail };
-        let scratch = self.notes.join("box");
-        make_private(&scratch).map_err(|error| failed(error.to_string()))?;
-        let spec = BoxSpec {
-            id: "kernel".to_owned(),
-            commands: None,
-            box_dir: scratch.clone(),
-            log: LOG.into(),
-            workspace: None,
-            network: sandbox::Network::Private,
-            gate: None,
-            cgroup: None,
-            limits: Vec::new(),
-            devices: Vec::new(),
-            clocks: None,
-        };
-        let launched = sandbox::launch(&self.program, &spec).map_err(|error| failed(explain(&error)))?;
-        let run = |words: &[&str]| {
-            let mut runner = inside(&self.program, launched.holder, None, &[]).into_iter();
-            let mut command = std::process::Command::new(runner.next().unwrap_or_default());
-            command.args(runner).args(words).stdin(std::process::Stdio::null()).output()
-        };
-        // What it thinks of the machine does not matter here.
-        let checked = run(&[&criu.to_string_lossy(), "--no-default-config", "--unprivileged", "check"]);
-        let notes = checked.and_then(|_| run(&["cat", "/run/criu.kdat"]));
-        let _gone = launched.holder.signal(sandbox::Signal::KILL);
-        let _litter = fs::remove_dir_all(&scratch);
-        let notes = notes.map_err(|error| failed(error.to_string()))?;
-        if notes.status.success() {
-            Ok(notes.stdout)
-        } else {
-            Err(failed("criu did not write it".to_owned()))
         }
     }
 }
@@ -179,8 +225,13 @@ impl Checkpointer for CriuHere {
         self.for_host().map(drop)
     }
 
+    fn can_fill(&self, kind: HabitatKind) -> bool {
+        kind == HabitatKind::OwnBox
+    }
+
     fn dump(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<Dumped> {
-        let (runner, habitat) = self.runner(tree, wanted.images, wanted.log_dir)?;
+        let (memory, notes) = self.way_out(tree, wanted);
+        let (runner, habitat) = self.runner(tree, wanted.images, wanted.log_dir, notes)?;
         let options = DumpOptions {
             tree: wanted.init.pid,
             habitat,
@@ -192,13 +243,13 @@ impl Checkpointer for CriuHere {
             shell_job: tree.kind == HabitatKind::HostTree,
             time_limit: self.time_limit,
             runner,
-            memory: self.memory_of(tree),
+            memory,
         };
         Ok(self.found()?.0.dump(&options, hooks)?)
     }
 
     fn restore(&self, tree: &Tree<'_>, wanted: &RestoreWanted<'_>, hooks: &mut dyn Hooks) -> Result<i32> {
-        let (runner, habitat) = self.runner(tree, wanted.images, wanted.log_dir)?;
+        let (runner, habitat) = self.runner(tree, wanted.images, wanted.log_dir, None)?;
         let options = RestoreOptions {
             images: wanted.images.to_owned(),
             log_dir: wanted.log_dir.to_owned(),
@@ -208,7 +259,14 @@ impl Checkpointer for CriuHere {
             shell_job: tree.kind == HabitatKind::HostTree,
             time_limit: self.time_limit,
             runner,
-            memory: self.memory_of(tree),
+            memory: match (tree.kind, &wanted.hold) {
+                (HabitatKind::OwnBox, Some(hold)) => Arc::new(FillAndHold(Arc::clone(hold))),
+                (HabitatKind::OwnBox, None) => Arc::clone(&self.memory.way_back),
+                (HabitatKind::HostTree, _) => Arc::new(Plain),
+            },
+            missing: wanted.missing.clone(),
+            follow: wanted.follow
+                && tree.session.is_some_and(|session| self.notes_for_following(session).is_ok()),
         };
         let restored = self.found()?.0.restore(&options, hooks)?;
         if let Some(unfilled) = restored.unfilled {

@@ -30,6 +30,8 @@ impl Examine for DoctorHere {
             run_dir: &self.place.run,
             criu: self.criu.criu(),
             program: Some(&self.program),
+            copies_ahead: self.criu.notes_for_copying_ahead().map(drop),
+            not_followed: self.criu.not_followed(),
             gpu: Some(Seen::of_this_machine(gpu_detect::host(NVML_LIMIT), || {
                 self.gpu.capabilities().map_err(|error| explain(&error))
             })),

@@ -4,7 +4,7 @@
 //!
 //! | port | here |
 //! |---|---|
-//! | `Checkpointer` | `criu_here`: CRIU, in a box or beside a tree of the host |
+//! | `Checkpointer` | `criu_here`: CRIU, in a box or beside a tree of the host; `ahead/`: memory that is copied before CRIU freezes the tree; `filling`: memory that CRIU does not bring back |
 //! | `Habitat` | `habitat/own_box`: a box of ours; `habitat/host_tree`: processes that were adopted while they ran |
 //! | `Gpu` | `nvidia/`: NVIDIA's driver |
 //! | `Examine` | `doctor_here`: what `infinijup doctor` says |
@@ -13,15 +13,19 @@
 //! `habitat/`, a variant of [`lifecycle::ports::HabitatKind`], and a line in `open.rs`.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod credentials;
 mod criu_here;
+mod criu_notes;
 mod doctor_here;
+mod filling;
 mod habitat;
 mod nvidia;
 mod open;
 mod program;
 mod settings;
 
+pub use ahead::{Counted, Courses, Plainly, When};
 pub use gpu_plan::GpuConfig;
 pub use open::open;
-pub use settings::Settings;
+pub use settings::{CopyAhead, Settings};

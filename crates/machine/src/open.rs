@@ -6,7 +6,8 @@ use lifecycle::ports::{Place, Ports};
 use lifecycle::{Config, Engine, Recovery, Result};
 use sandbox::Program;
 
-use crate::criu_here::CriuHere;
+use crate::ahead::look_after_resting;
+use crate::criu_here::{CriuHere, MemoryWays};
 use crate::doctor_here::DoctorHere;
 use crate::habitat::{HostTree, OwnBox};
 use crate::nvidia::Nvidia;
@@ -20,13 +21,20 @@ pub fn open(config: Config, settings: Settings) -> Result<(Engine, Recovery)> {
 
 /// CRIU, NVIDIA's GPUs, boxes of ours, and the processes of the host.
 fn this_machine(settings: Settings, place: &Place) -> Result<Ports> {
-    let Settings { program, criu, criu_limit, gpu } = settings;
+    let Settings { program, criu, criu_limit, copy_ahead, standby, following, way_back, gpu } = settings;
     sandbox::forget_notes_of_another_boot();
     let program = settle(&Program::find(program.as_deref())?, &place.programs())?;
-    let criu = Arc::new(CriuHere::new(criu, criu_limit, place, &program));
+    look_after_resting(&following);
+    let criu = Arc::new(CriuHere::new(
+        criu,
+        criu_limit,
+        place,
+        &program,
+        MemoryWays { copy_ahead, following, way_back },
+    ));
     let gpu = Arc::new(Nvidia::new(gpu));
     Ok(Ports {
-        own_box: Arc::new(OwnBox::new(place, &program)),
+        own_box: Arc::new(OwnBox::new(place, &program, standby)),
         host_tree: Arc::new(HostTree::new(Arc::clone(&criu))),
         doctor: Arc::new(DoctorHere {
             place: place.clone(),

@@ -26,6 +26,8 @@ const SERVER: &str = "INFINIJUP_TEST_GPU_SERVER";
 /// The same file that the end-to-end tests lock: there is one /dev.
 const ONE_AT_A_TIME: &str = "/run/infinijup-test-gpus.lock";
 const MIB: u64 = 1 << 20;
+/// The first driver that copies device memory past its process, into files of ours.
+const CUSTOM_STORAGE: &str = "615";
 /// What a target has on its GPU, beside its counter.
 const HELD: u64 = 16 * MIB;
 
@@ -89,16 +91,45 @@ fn a_daemon_that_died() {
     tell("story_a_daemon_that_died");
 }
 
-/// Runs a story on a machine of its own.
-#[expect(clippy::print_stderr, reason = "a test that cannot run here says so")]
+#[test]
+fn past_the_processes_there_and_back() {
+    tell_on(CUSTOM_STORAGE, "story_there_and_back");
+}
+
+#[test]
+fn past_the_processes_branches_share_what_is_free() {
+    tell_on(CUSTOM_STORAGE, "story_branches_share_what_is_free");
+}
+
+#[test]
+fn past_the_processes_the_driver_says_no() {
+    tell_on(CUSTOM_STORAGE, "story_the_driver_says_no");
+}
+
+#[test]
+fn past_the_processes_a_daemon_that_died() {
+    tell_on(CUSTOM_STORAGE, "story_a_daemon_that_died");
+}
+
+#[test]
+fn past_the_processes_or_else_through_them() {
+    tell_on(CUSTOM_STORAGE, "story_or_else_through_them");
+}
+
 fn tell(story: &str) {
+    tell_on("580", story);
+}
+
+/// Runs a story on a machine of its own, with a driver of this version.
+#[expect(clippy::print_stderr, reason = "a test that cannot run here says so")]
+fn tell_on(level: &str, story: &str) {
     let required = std::env::var_os("INFINIJUP_TESTS_REQUIRED").is_some();
     if let Some(why) = missing() {
         assert!(!required, "this must run here: {why}");
         eprintln!("skipped: {story} because {why}");
         return;
     }
-    let machine = Machine::start();
+    let machine = Machine::start(level);
     let done = Command::new(std::env::current_exe().unwrap())
         .args([story, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .env(SERVER, &machine.server)
@@ -153,7 +184,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn start() -> Self {
+    fn start(level: &str) -> Self {
         let lock = fs::File::create(ONE_AT_A_TIME).unwrap();
         let deadline = Instant::now() + Duration::from_secs(300);
         while rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -165,11 +196,12 @@ impl Machine {
         let (server, libraries) = (home.path().join("server"), home.path().join("lib"));
         fs::create_dir(&server).unwrap();
         let sim = program("cuda-sim");
-        let installed = Command::new(&sim).arg("install").arg("--dir").arg(&libraries).output().unwrap();
+        let installed =
+            Command::new(&sim).args(["install", "--level", level, "--dir"]).arg(&libraries).output().unwrap();
         assert!(installed.status.success(), "{installed:?}");
         let mut process = Command::new(&sim)
             .args(["serve", "--gpus", "2", "--memory", "256MiB", "--uuid-seed", "lifecycle"])
-            .args(["--devices", "/dev", "--dir"])
+            .args(["--level", level, "--devices", "/dev", "--dir"])
             .arg(&server)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -488,7 +520,8 @@ fn story_the_driver_says_no() {
     let first = world.past("work", &file, 0);
     // Before the dump: everything goes on.
     for call in ["lock", "checkpoint"] {
-        world.fails(call, 1, 999);
+        // Twice: what cannot go past the process is tried once more through it.
+        world.fails(call, 2, 999);
         let error = world.snapshot("work").unwrap_err();
         assert!(error.code().starts_with("IJ-G"), "{call}: {error:?}");
         world.ask(&json!({"do": "clear"}));
@@ -533,13 +566,16 @@ fn story_a_daemon_that_died() {
     let driver = || Driver::open(Settings::new(program("infinijup-gpu"))).unwrap();
     let view = world.engine.session("orphan").unwrap();
     let journal = world.config.state.join("journal").join(format!("{}.json", view.id));
-    for how in ["locked", "off the GPU"] {
+    let beside = world.config.state.join("sessions").join(&view.id).join("device");
+    for how in ["locked", "off the GPU", "off the GPU, past the process"] {
         let driver = driver();
         let pid = world.cuda_process(&driver, "orphan");
         let locked = driver.lock(&[Target { pid, vram_bytes: HELD }], &mut NoNotes).unwrap();
         if how == "locked" {
             // As a daemon leaves it that is killed: nobody undoes it.
             std::mem::forget(locked);
+        } else if how != "off the GPU" && driver.capabilities().custom_storage {
+            locked.checkpoint_to(&beside, &mut NoNotes).unwrap().ended();
         } else {
             locked.checkpoint(&mut NoNotes).unwrap().ended();
         }
@@ -552,7 +588,7 @@ fn story_a_daemon_that_died() {
         assert_eq!(recovery.finished.len(), 1, "{how}: {recovery:?}");
         world.engine = engine;
         unchanged(&first, &world.goes_on("orphan", &file));
-        assert!(!journal.exists());
+        assert!(!journal.exists() && !beside.exists(), "{how}");
     }
     // A driver that says no at that moment: said, and tried again by a resume.
     let driver = driver();
@@ -579,4 +615,40 @@ fn story_a_daemon_that_died() {
     unchanged(&first, &world.goes_on("orphan", &file));
     assert!(!journal.exists());
     world.end(&["orphan"]);
+}
+
+#[test]
+#[ignore = "a story that `past_the_processes_or_else_through_them` tells"]
+fn story_or_else_through_them() {
+    let Some(world) = World::new() else { return };
+    let file = world.start("work", GpuWish::All, &[]);
+    let first = world.past("work", &file, 0);
+    let view = world.engine.session("work").unwrap();
+    let beside = world.config.state.join("sessions").join(&view.id).join("device");
+    // Past the process: its own memory is not where the bytes are, and nothing is left lying about.
+    let taken = world.snapshot("work").unwrap();
+    assert_eq!(taken.warnings, Vec::<String>::new());
+    assert!(taken.memory_bytes >= HELD && !beside.exists(), "{taken:?}");
+    unchanged(&first, &world.goes_on("work", &file));
+    // A second one shares what did not change with it.
+    let again = world.snapshot("work").unwrap();
+    assert!(again.new_bytes < HELD / 4, "{} new bytes", again.new_bytes);
+    // Nothing can be written there: through the process then, and that is said.
+    fs::write(&beside, "in the way").unwrap();
+    let through = world.snapshot("work").unwrap();
+    assert!(through.warnings.iter().any(|said| said.contains("went through its processes")), "{through:?}");
+    unchanged(&first, &world.goes_on("work", &file));
+    fs::remove_file(&beside).unwrap();
+    // The driver does not do it this time.
+    world.fails("checkpoint", 1, 801);
+    let through = world.snapshot("work").unwrap();
+    assert!(!through.warnings.is_empty(), "{through:?}");
+    world.ask(&json!({"do": "clear"}));
+    // Each comes back the way it went.
+    for commit in [&taken.commit, &through.commit, &again.commit] {
+        world.engine.rollback("work", &RollbackRequest::to(commit), &NoWatch).unwrap();
+        unchanged(&first, &world.goes_on("work", &file));
+    }
+    assert!(!beside.exists());
+    world.end(&["work"]);
 }

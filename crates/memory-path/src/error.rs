@@ -66,6 +66,40 @@ pub enum MemoryError {
         /// The task.
         task: Task,
     },
+    /// A process of a tree that was made anew is not there, or is there twice.
+    #[error("task {task} is not below process {root}, or not alone")]
+    NoTask {
+        /// The task.
+        task: Task,
+        /// The root of the tree.
+        root: i32,
+    },
+    /// A process that was made anew has no such memory.
+    #[error("task {task} has no private anonymous memory at {address:#x}")]
+    NoRoom {
+        /// The task.
+        task: Task,
+        /// Where a page is missing.
+        address: u64,
+    },
+    /// Pages that are missing could not be read, or not be written.
+    #[error("pages of task {task} could not be brought back")]
+    Source {
+        /// Whose pages.
+        task: Task,
+        /// What whoever has them said.
+        source: SinkError,
+    },
+    /// Not all pages that are missing came.
+    #[error("{given} bytes of task {task} were brought back, {wanted} are missing")]
+    NotAll {
+        /// The task.
+        task: Task,
+        /// How many came.
+        given: u64,
+        /// How many should have.
+        wanted: u64,
+    },
     /// The kernel refused something that should work.
     #[error("cannot {what} of process {pid}")]
     System {

@@ -31,33 +31,46 @@ pub(crate) enum Kind {
 
 /// The private mappings of a process, by address.
 pub(crate) fn private_mappings(pid: i32) -> Result<Vec<Private>> {
-    let maps = proc::read(pid, "maps")
+    sort(&read_maps(pid)?).map_err(|reason| MemoryError::not_here(pid, reason))
+}
+
+/// The private anonymous memory of a process, by address, whatever else it has mapped.
+pub(crate) fn anonymous_memory(pid: i32) -> Result<Vec<Run>> {
+    let maps = read_maps(pid)?;
+    let private = lines(&maps).filter_map(|mapping| private(&mapping));
+    Ok(private.filter(|own| own.kind == Kind::Anonymous).map(|own| own.run).collect())
+}
+
+fn read_maps(pid: i32) -> Result<Vec<u8>> {
+    proc::read(pid, "maps")
         .map_err(MemoryError::system("read the mappings", pid))?
-        .ok_or(MemoryError::Gone { pid })?;
-    sort(&maps).map_err(|reason| MemoryError::not_here(pid, reason))
+        .ok_or(MemoryError::Gone { pid })
+}
+
+fn lines(maps: &[u8]) -> impl Iterator<Item = Mapping<'_>> {
+    maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse)
 }
 
 fn sort(maps: &[u8]) -> Result<Vec<Private>, NotHere> {
-    let mut found = Vec::new();
-    for mapping in maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse) {
-        if is_written_behind(mapping.path) {
-            let mapping = String::from_utf8_lossy(mapping.path).into_owned();
-            return Err(NotHere::WrittenBehind { mapping });
-        }
-        let kind = match mapping.path {
-            // The kernel's clocks and counters, which are nobody's memory.
-            path if path.starts_with(b"[vvar") || path == b"[vsyscall]" => continue,
-            b"[vdso]" => Kind::Vdso,
-            b"[stack]" => Kind::Stack,
-            _ if mapping.inode == 0 => Kind::Anonymous,
-            _ => Kind::File,
-        };
-        if !mapping.is_shared() {
-            let run = Run { start: mapping.start, end: mapping.end };
-            found.push(Private { run, readable: mapping.permissions[0] == b'r', kind });
-        }
+    if let Some(mapping) = lines(maps).find(|mapping| is_written_behind(mapping.path)) {
+        let mapping = String::from_utf8_lossy(mapping.path).into_owned();
+        return Err(NotHere::WrittenBehind { mapping });
     }
-    Ok(found)
+    Ok(lines(maps).filter_map(|mapping| private(&mapping)).collect())
+}
+
+/// A mapping, if its pages belong to the process alone.
+fn private(mapping: &Mapping<'_>) -> Option<Private> {
+    let kind = match mapping.path {
+        // The kernel's clocks and counters, which are nobody's memory.
+        path if path.starts_with(b"[vvar") || path == b"[vsyscall]" => return None,
+        b"[vdso]" => Kind::Vdso,
+        b"[stack]" => Kind::Stack,
+        _ if mapping.inode == 0 => Kind::Anonymous,
+        _ => Kind::File,
+    };
+    let run = Run { start: mapping.start, end: mapping.end };
+    (!mapping.is_shared()).then_some(Private { run, readable: mapping.permissions[0] == b'r', kind })
 }
 
 /// Asynchronous I/O and devices pin pages and write to them later, without a page table to tell: a page that was armed and copied meanwhile

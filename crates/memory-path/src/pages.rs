@@ -67,7 +67,7 @@ pub fn pages_in(runs: &[Run]) -> u64 {
 }
 
 /// The same pages in order, each once, in as few runs as can be.
-pub(crate) fn merged(mut runs: Vec<Run>) -> Vec<Run> {
+pub fn merged(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_unstable();
     let mut all: Vec<Run> = Vec::with_capacity(runs.len());
     for run in runs {
@@ -80,7 +80,7 @@ pub(crate) fn merged(mut runs: Vec<Run>) -> Vec<Run> {
 }
 
 /// What is in `of` and not in `without`; both are [`merged`].
-pub(crate) fn difference(of: &[Run], without: &[Run]) -> Vec<Run> {
+pub fn difference(of: &[Run], without: &[Run]) -> Vec<Run> {
     let mut left = Vec::new();
     let mut cuts = without.iter().copied().peekable();
     for run in of {

@@ -33,7 +33,7 @@ use crate::error::{MemoryError, NotHere, Result};
 use crate::sys;
 
 /// How long a thread may take to stop. They take 30 µs, and some milliseconds on a busy machine. The others wait meanwhile.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks whether a thread has stopped.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 
@@ -57,6 +57,7 @@ pub trait StandsStill: sealed::Sealed {
 pub struct Standing {
     pid: i32,
     threads: Vec<Thread>,
+    options: ptrace::Options,
     here: PhantomData<*const ()>,
 }
 
@@ -91,21 +92,35 @@ impl StandsStill for Standing {
 impl Standing {
     /// Stops every thread of a process, does the work, and lets them all go, whatever the work comes to. It may not be this process.
     pub fn with<T: Send>(pid: i32, work: impl FnOnce(&Self) -> Result<T> + Send) -> Result<T> {
-        std::thread::scope(|scope| {
-            let tracer = std::thread::Builder::new().name("standing".to_owned());
-            let tracer = tracer
-                .spawn_scoped(scope, || work(&Self::stop(pid)?))
-                .map_err(MemoryError::system("start a thread to trace the threads", pid))?;
-            match tracer.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+        Self::within(STOP_LIMIT, pid, work)
+    }
+
+    /// The same for whoever is in no hurry: if a thread does not stop within this time, all of them go on at once.
+    pub fn within<T: Send>(
+        limit: Duration,
+        pid: i32,
+        work: impl FnOnce(&Self) -> Result<T> + Send,
+    ) -> Result<T> {
+        on_a_thread(pid, || work(&Self::stop(pid, limit, ptrace::Options::empty())?))
+    }
+
+    /// Does the work while every thread of these processes is held in such a way that nobody else can let it go, and that it does not
+    /// outlive us: if this program ends before the work does, however it ends, the kernel kills them. For processes that stand still
+    /// already, because they must not run as they are; so they do again when the work is done. The work is given a proof for each of them,
+    /// in the same order.
+    pub fn hold_or_kill<T: Send>(pids: &[i32], work: impl FnOnce(&[Self]) -> Result<T> + Send) -> Result<T> {
+        on_a_thread(pids.first().copied().unwrap_or_default(), || {
+            let held: Result<Vec<Self>> = pids
+                .iter()
+                .map(|pid| Self::stop(*pid, STOP_LIMIT, ptrace::Options::PTRACE_O_EXITKILL))
+                .collect();
+            work(&held?)
         })
     }
 
-    fn stop(pid: i32) -> Result<Self> {
-        let mut standing = Self { pid, threads: Vec::new(), here: PhantomData };
-        let deadline = Instant::now() + STOP_LIMIT;
+    fn stop(pid: i32, limit: Duration, options: ptrace::Options) -> Result<Self> {
+        let mut standing = Self { pid, threads: Vec::new(), options, here: PhantomData };
+        let deadline = Instant::now() + limit;
         let mut quiet_looks = 0;
         while quiet_looks < 2 {
             let all = proc::threads(pid)
@@ -118,7 +133,10 @@ impl Standing {
                 }
             }
             quiet_looks = if standing.threads.len() == before { quiet_looks + 1 } else { 0 };
-            standing.wait_for_all(deadline)?;
+            standing.wait_for_all(deadline).map_err(|error| match error {
+                MemoryError::TooSlow { pid, thread, .. } => MemoryError::TooSlow { pid, thread, limit },
+                other => other,
+            })?;
         }
         // All that was listed may have been on its way out.
         if standing.threads.is_empty() { Err(MemoryError::Gone { pid }) } else { Ok(standing) }
@@ -126,7 +144,7 @@ impl Standing {
 
     fn seize(&mut self, id: i32) -> Result<()> {
         let thread = Pid::from_raw(id);
-        match ptrace::seize(thread, ptrace::Options::empty()) {
+        match ptrace::seize(thread, self.options) {
             Ok(()) => {}
             Err(Errno::ESRCH) => return Ok(()),
             // One that has ended and was not collected yet cannot be traced; its memory is none of its business any more.
@@ -153,7 +171,7 @@ impl Standing {
         let pid = self.pid;
         let mut ended = Vec::new();
         for thread in self.threads.iter_mut().filter(|thread| !thread.stopped) {
-            match wait_for_stop(pid, thread.id, deadline)? {
+            match wait_for_stop(pid, thread.id, Some(deadline))? {
                 Stop::Asked => thread.stopped = true,
                 Stop::Signal(signal) => {
                     thread.stopped = true;
@@ -170,11 +188,20 @@ impl Standing {
     pub(crate) fn without_signal(&self) -> impl Iterator<Item = &Thread> {
         self.threads.iter().filter(|thread| thread.signal.get() == 0)
     }
+}
 
-    /// A deadline for a thread that is let run for a moment.
-    pub(crate) fn deadline() -> Instant {
-        Instant::now() + STOP_LIMIT
-    }
+/// Runs what traces on a thread of its own.
+fn on_a_thread<T: Send>(pid: i32, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let tracer = std::thread::Builder::new().name("standing".to_owned());
+        let tracer = tracer
+            .spawn_scoped(scope, work)
+            .map_err(MemoryError::system("start a thread to trace the threads", pid))?;
+        match tracer.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 impl Thread {
@@ -184,8 +211,8 @@ impl Thread {
     }
 }
 
-/// Waits until a thread that we trace has stopped.
-pub(crate) fn wait_for_stop(pid: i32, thread: i32, deadline: Instant) -> Result<Stop> {
+/// Waits until a thread that we trace has stopped; without a deadline for as long as it takes.
+pub(crate) fn wait_for_stop(pid: i32, thread: i32, deadline: Option<Instant>) -> Result<Stop> {
     // Only what this thread traces: children of the program are not ours to collect.
     let options = WaitOptions::NOHANG | WaitOptions::from_bits_retain(WALL | NO_THREAD);
     loop {
@@ -195,7 +222,7 @@ pub(crate) fn wait_for_stop(pid: i32, thread: i32, deadline: Instant) -> Result<
                 Some(signal) => return Ok(Stop::Signal(signal)),
                 None => return Ok(Stop::Ended),
             },
-            Ok(None) if Instant::now() >= deadline => {
+            Ok(None) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                 return Err(MemoryError::TooSlow { pid, thread, limit: STOP_LIMIT });
             }
             Ok(None) => std::thread::sleep(BETWEEN_LOOKS),

@@ -22,6 +22,7 @@
 //!    registered (`mappings.rs`).
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -32,7 +33,7 @@ use crate::inject::{Call, Injection};
 use crate::mappings::{Kind, Private, private_mappings};
 use crate::pages::{Run, merged};
 use crate::scan::Pagemap;
-use crate::standing::{Standing, StandsStill};
+use crate::standing::{STOP_LIMIT, Standing, StandsStill};
 use crate::sys::Userfault;
 
 /// `O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY`: the last makes it a thing that anybody may have.
@@ -63,21 +64,27 @@ pub struct Registered {
 impl Tracker {
     /// Begins to follow a process. Until it is registered and looked at for the first time, all its pages count as written.
     pub fn start(pid: i32) -> Result<Self> {
-        if !Pagemap::open(pid)?.is_known_to_the_kernel() {
-            let missing = "PAGEMAP_SCAN";
-            return Err(MemoryError::not_here(pid, NotHere::Kernel { missing }));
-        }
+        Self::start_within(STOP_LIMIT, pid)
+    }
+
+    /// The same, if its threads stop within this time.
+    pub(crate) fn start_within(limit: Duration, pid: i32) -> Result<Self> {
         let mut attempt = 1;
         loop {
-            match Standing::with(pid, Self::start_in) {
+            match Standing::within(limit, pid, Self::start_in) {
                 Err(MemoryError::Busy { .. }) if attempt < ATTEMPTS => attempt += 1,
                 result => return result,
             }
         }
     }
 
-    fn start_in(standing: &Standing) -> Result<Self> {
+    /// The same, for a process that stands already.
+    pub(crate) fn start_in(standing: &Standing) -> Result<Self> {
         let pid = standing.pid();
+        if !Pagemap::open(pid)?.is_known_to_the_kernel() {
+            let missing = "PAGEMAP_SCAN";
+            return Err(MemoryError::not_here(pid, NotHere::Kernel { missing }));
+        }
         private_mappings(pid)?;
         let gone = || MemoryError::Gone { pid };
         let process = pidfd_open(Pid::from_raw(pid).ok_or_else(gone)?, PidfdFlags::empty())
@@ -206,6 +213,16 @@ impl Tracker {
             Ok(_) => Err(MemoryError::Gone { pid: self.pid }),
             Err(error) => Err(MemoryError::number("look at the process", self.pid)(error)),
         }
+    }
+}
+
+/// Whether the kernel can be asked at all which pages were written; an error says what it lacks. Whether a process can be followed is
+/// found out when that is tried.
+pub fn kernel_lists_pages() -> Result<()> {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    match Pagemap::open(pid)?.is_known_to_the_kernel() {
+        true => Ok(()),
+        false => Err(MemoryError::not_here(pid, NotHere::Kernel { missing: "PAGEMAP_SCAN" })),
     }
 }
 

@@ -1,5 +1,7 @@
-//! What happens to a session by itself: when it is snapshotted or put to sleep ([`plan`]), and which of those snapshots go again
-//! ([`retention`]).
+//! What happens to a session by itself: when it is snapshotted or put to sleep ([`plan`], and [`schedule`] for all of them), and which of
+//! those snapshots go again ([`retention`]).
+//!
+//! [`standby`] says of which one a copy stands by, and hands it to whoever wants it.
 //!
 //! These are rules and nothing else. They know neither a clock nor a store: they are told what is known at a moment, and say what is to be
 //! done. Whoever looks after sessions asks them, does it, and tells how it went.
@@ -8,6 +10,8 @@
 
 pub mod plan;
 pub mod retention;
+pub mod schedule;
+pub mod standby;
 
 use serde::{Deserialize, Serialize};
 

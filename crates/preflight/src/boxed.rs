@@ -22,6 +22,8 @@ pub(super) fn examine(process: &Process, status: &str, found: &mut Preflight) {
     }
     let open = match descriptors(process, found) {
         Ok(open) => open,
+        // What a process has belongs to root as soon as its memory is gone: it does not hide, it ends.
+        Err(_) if process.is_ending() => return,
         Err(error) => {
             found.refusals.push(process.problem(
                 "a process that hides itself",

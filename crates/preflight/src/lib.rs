@@ -24,6 +24,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::proc::Stat;
 pub use error::{PreflightError, Result};
 pub use room::{free_bytes, store_has_room};
 use sandbox::Program;
@@ -42,6 +43,22 @@ pub struct Problem {
     pub evidence: String,
     /// What the user can do about it.
     pub way_out: String,
+}
+
+/// Processes that are not back, as the end of a sentence.
+pub fn tell_pids(pids: &[i32]) -> String {
+    let words: Vec<String> = pids.iter().map(ToString::to_string).collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [one] => format!(": process {one} is not back"),
+        several => format!(": processes {} are not back", several.join(", ")),
+    }
+}
+
+/// What was seen of each, and what the user can do about it: a line each.
+pub fn ways_out(problems: &[Problem]) -> String {
+    let line = |one: &Problem| format!("{} ({}): {}; {}", one.comm, one.pid, one.evidence, one.way_out);
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 impl fmt::Display for Problem {
@@ -146,6 +163,14 @@ struct Process {
 impl Process {
     fn read(&self, name: &str) -> Option<String> {
         fs::read(self.directory.join(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Whether it has ended, or is about to.
+    fn is_ending(&self) -> bool {
+        match self.read("stat") {
+            Some(line) => Stat::parse(line.as_bytes()).is_some_and(|stat| stat.is_over() || stat.is_dying),
+            None => !self.directory.exists(),
+        }
     }
 
     fn problem(

@@ -23,7 +23,9 @@ pub(super) fn examine(
     found: &mut Preflight,
 ) {
     let tracer = field(status, "TracerPid");
-    if !matches!(tracer, "" | "0") {
+    // We look into what we follow for some milliseconds now and then, and never while it is dumped.
+    let by_us = Path::new("/proc/self/task").join(tracer).exists();
+    if !matches!(tracer, "" | "0") && !by_us {
         let name = super::comm(proc, tracer.parse().unwrap_or(0));
         found.refusals.push(process.problem(
             "a debugger",

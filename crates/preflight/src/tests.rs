@@ -190,6 +190,12 @@ fn what_criu_cannot_save_from_inside_a_box() {
     let fake = Fake::new();
     fs::remove_dir(fake.path("7/fd")).unwrap();
     refused_in_a_box(&fake, &[("a process that hides itself", "cannot be listed")]);
+    // One that has ended, or is about to, hides nothing.
+    for (state, flags) in [("Z", 0), ("R", 4)] {
+        let stat = format!("7 (kernel) {state} 1 7 7 0 -1 {flags} 1 0 0 0 1 2 3 4 20 0 1 0 987654 0 0\n");
+        fs::write(fake.path("7/stat"), stat).unwrap();
+        refused_in_a_box(&fake, &[]);
+    }
 
     // A library that was replaced has several mappings and is told once. Shared memory without a name is in nobody's way.
     let fake = Fake::new();

@@ -175,6 +175,13 @@ pub(crate) fn children(own: i32) -> Result<Vec<ProcessInfo>> {
     Ok(found)
 }
 
+/// The words of its command line, as far as they can be read.
+pub fn command_line(pid: i32) -> Vec<String> {
+    let bytes = std::fs::read(proc::path(pid, "cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 /// A process and all that descend from it, the root first and parents before children. Empty if there is none.
 pub fn tree(pid: i32) -> Result<Vec<ProcessInfo>> {
     let mut children: BTreeMap<i32, Vec<ProcessInfo>> = BTreeMap::new();
@@ -193,6 +200,13 @@ pub fn tree(pid: i32) -> Result<Vec<ProcessInfo>> {
         next += 1;
     }
     Ok(found)
+}
+
+/// How much memory the processes below this one use, each page counted once as far as the kernel tells cheaply.
+pub fn memory_of(init: i32) -> Option<u64> {
+    let tree = tree(init).ok()?;
+    let bytes = tree.iter().filter_map(|process| proc::resident_bytes(process.pid)).sum();
+    Some(bytes)
 }
 
 /// The inode of a namespace of a process: `net`, `mnt`, `pid`, `ipc` … This is what CRIU calls its id.

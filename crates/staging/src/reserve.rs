@@ -4,6 +4,7 @@
 //! what changed since its last snapshot. So a file of some size lies in the state directory and holds nothing. When such an operation
 //! fails for want of room, the file is removed and the operation tried once more; when there is room again, it is put back.
 
+use std::error::Error;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -56,9 +57,31 @@ impl Reserve {
     }
 }
 
+/// Whether there was no room on a disk: an error says so, or one of its causes.
+pub fn is_full(error: &(dyn Error + 'static)) -> bool {
+    let full = |error: &(dyn Error + 'static)| {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    };
+    std::iter::successors(Some(error), |error| (*error).source()).any(full)
+}
+
 #[cfg(test)]
 mod tests {
+    use base::io_error;
+
     use super::*;
+    use crate::error::StagingError;
+
+    #[test]
+    fn what_a_full_disk_says_is_understood_however_deep() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            assert!(is_full(&io_error("write", "/x")(kind)));
+            let deep = cas_core::StoreError::io("write", "/x")(kind.into());
+            assert!(is_full(&StagingError::from(deep)));
+        }
+        assert!(!is_full(&io_error("write", "/x")(io::ErrorKind::PermissionDenied)));
+    }
 
     #[test]
     fn it_takes_room_and_gives_it_back() {

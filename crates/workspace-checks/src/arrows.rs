@@ -56,6 +56,11 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("history", &["api", "sandbox", "image-store", "manifest", "cas-core"]),
     // Rules for what happens by itself, which depends on what a kernel does.
     ("policy", &["jupyter-bridge"]),
+    // What is written down of a session, and follows its history when that is encrypted.
+    (
+        "session-record",
+        &["api", "sandbox", "workspace", "staging", "history", "policy", "manifest", "cas-core"],
+    ),
     // The pipelines, and what they need of a machine.
     (
         "lifecycle",
@@ -71,6 +76,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "preflight",
             "history",
             "policy",
+            "session-record",
             "manifest",
             "cas-core",
         ],
@@ -83,6 +89,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "gpu-detect",
             "checkpoint-cuda",
             "checkpoint-criu",
+            "memory-path",
             "sandbox",
             "image-trust",
             "doctor",

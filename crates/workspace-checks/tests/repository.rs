@@ -125,6 +125,15 @@ fn no_file_has_two_subjects() {
 }
 
 #[test]
+fn the_pipelines_leave_knowledge_to_the_rooms() {
+    let sources = files::below(&root(), ".rs").unwrap();
+    for (name, _) in sizes::MOST_OF_CRATES {
+        assert!(circles::files_of(&sources, name).count() > 10, "the files of {name} were not found");
+    }
+    nothing(sizes::too_large(&sources));
+}
+
+#[test]
 fn links_between_documents_lead_somewhere() {
     let documents = files::below(&root(), ".md").unwrap();
     assert!(!documents.is_empty());

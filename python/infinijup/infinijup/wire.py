@@ -754,6 +754,8 @@ class SessionView(_SessionViewAlways, total=False):
     exit: int | None
     # How much memory its processes take now.
     memory_bytes: int | None
+    # How much memory its newest snapshot takes that stands by, restored, so that going back to it is a switch; `null` if none does.
+    standby_bytes: int | None
     # Whether it was running before it became a session; it has no namespaces of its own then.
     attached: bool
     # UUIDs of the GPUs that it may use.
@@ -825,6 +827,8 @@ class SnapshotOutcome(_SnapshotOutcomeAlways, total=False):
     vram_bytes: int
     # How long work on the GPU stood still, the freeze included; 0 for sessions without any.
     gpu_paused_us: int
+    # How much memory was copied while the processes stood still; null if all of it was.
+    frozen_bytes: int | None
 
 
 class SnapshotRequest(TypedDict, total=False):

@@ -63,6 +63,10 @@ class Daemon:
             "LC_ALL": "C.UTF-8",
             # As its unit for systemd sets it.
             "MALLOC_ARENA_MAX": "2",
+            "MALLOC_MMAP_THRESHOLD_": "4194304",
+            "MALLOC_TRIM_THRESHOLD_": "8388608",
+            # Processes that come and go by themselves would be in the way of tests that count processes; test_standby.py has them.
+            "INFINIJUP_STANDBY": "off",
             **self.environment,
         }
         with self.log.open("ab") as log:

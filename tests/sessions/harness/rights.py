@@ -55,6 +55,9 @@ class Watcher(threading.Thread):
         """All processes of the user, and whatever descends from the daemon or carries its marks, whoever it has become."""
         descends = set(proc.tree(self.daemon.pid))
         for pid in proc.pids():
+            # This very program is root, and becomes the user for the moment in which it asks the daemon something.
+            if pid == os.getpid():
+                continue
             if pid in descends or str(self.user.uid) in proc.status(pid, "Uid").split() or self.record.is_ours(pid, self.daemon.name):
                 yield pid
 

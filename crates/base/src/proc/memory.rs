@@ -1,4 +1,4 @@
-//! `/proc/meminfo`, and the amounts of memory in other files: `1234 kB`.
+//! `/proc/meminfo`, `/proc/PID/statm`, and the amounts of memory in other files: `1234 kB`.
 
 use std::io;
 use std::path::Path;
@@ -8,6 +8,13 @@ use super::status::number_of;
 /// An amount that the file gives in KiB, in bytes.
 pub fn amount_in_bytes(text: &str, name: &str) -> Option<u64> {
     number_of::<u64>(text, name).map(|kib| kib.saturating_mul(1024))
+}
+
+/// How much memory of a process is there, as far as the kernel tells cheaply. `None` if the process is gone.
+pub fn resident_bytes(pid: i32) -> Option<u64> {
+    let text = super::read_text(pid, "statm").ok()??;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(u64::try_from(rustix::param::page_size()).ok()?)
 }
 
 /// What the machine says of its memory, in bytes. What it does not say is `None`.
@@ -43,6 +50,13 @@ mod tests {
         assert_eq!(memory, MachineMemory { total: Some(16_303_428 * 1024), available: None });
         assert_eq!(amount_in_bytes(text, "Dirty"), None);
         assert_eq!(amount_in_bytes("X: 18446744073709551615 kB", "X"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_process_that_lives_has_memory() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert!(resident_bytes(pid).is_some_and(|bytes| (1 << 16..1 << 40).contains(&bytes)));
+        assert_eq!(resident_bytes(i32::MAX), None);
     }
 
     #[test]

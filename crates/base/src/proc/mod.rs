@@ -13,6 +13,7 @@ mod maps;
 mod memory;
 mod stat;
 mod status;
+mod tcp;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -20,9 +21,10 @@ use std::path::{Path, PathBuf};
 
 pub use cgroup::{Membership, memberships};
 pub use maps::{Mapping, with_file};
-pub use memory::{MachineMemory, amount_in_bytes};
+pub use memory::{MachineMemory, amount_in_bytes, resident_bytes};
 pub use stat::Stat;
 pub use status::{field, number_of, numbers_of};
+pub use tcp::listening;
 
 /// No environment, list of sockets or of mappings that a sane process has is larger.
 pub const LONGEST: u64 = 256 << 20;
@@ -34,7 +36,7 @@ pub fn path(pid: i32, name: &str) -> PathBuf {
 
 /// A file of a process; `None` if the process has ended.
 pub fn read(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
-    unless_ended(read_file(&path(pid, name)))
+    of_process(pid, read_file(&path(pid, name)))
 }
 
 /// A file of a process as text; what is no UTF-8 in it is replaced.
@@ -66,6 +68,20 @@ pub fn unless_ended<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
+/// The same for a file of a process, which belongs to root as soon as the process has no memory any more: that an ordinary user may not read
+/// it then says that the process is ending, and nothing else.
+fn of_process<T>(pid: i32, result: io::Result<T>) -> io::Result<Option<T>> {
+    match unless_ended(result) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_ending(pid) => Ok(None),
+        result => result,
+    }
+}
+
+fn is_ending(pid: i32) -> bool {
+    // Everybody may read this file, so it does not come back here.
+    Stat::of(pid).is_ok_and(|stat| stat.is_none_or(|stat| stat.is_over() || stat.is_dying))
+}
+
 /// Whether an error means that the process has ended: its directory is gone, or was when the file was read.
 pub fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
@@ -79,14 +95,14 @@ pub fn pids() -> io::Result<Vec<i32>> {
 
 /// The numbers of a process's threads, in no order; `None` if it has ended.
 pub fn threads(pid: i32) -> io::Result<Option<Vec<i32>>> {
-    unless_ended(numbers_in(&path(pid, "task")))
+    of_process(pid, numbers_in(&path(pid, "task")))
 }
 
 /// A process's descriptors and where each leads (`/home/a`, `socket:[7]`, `anon_inode:[eventpoll]`), in no order; `None` if it has
 /// ended. One that is closed meanwhile is left out.
 pub fn descriptors(pid: i32) -> io::Result<Option<Vec<(i32, PathBuf)>>> {
     let directory = path(pid, "fd");
-    let Some(numbers) = unless_ended(numbers_in(&directory))? else { return Ok(None) };
+    let Some(numbers) = of_process(pid, numbers_in(&directory))? else { return Ok(None) };
     let target = |fd: i32| Some((fd, fs::read_link(directory.join(fd.to_string())).ok()?));
     Ok(Some(numbers.into_iter().filter_map(target).collect()))
 }
@@ -147,6 +163,30 @@ mod tests {
         assert_eq!(threads(pid).unwrap(), None);
         assert_eq!(descriptors(pid).unwrap(), None);
         assert_eq!(Stat::of(pid).unwrap(), None);
+    }
+
+    #[test]
+    fn one_that_has_ended_and_was_not_collected_is_nothing_to_its_own_user_either() {
+        use std::os::unix::process::CommandExt;
+        let nobody = 65_534;
+        let mut child = std::process::Command::new("true");
+        if rustix::process::geteuid().is_root() {
+            child.uid(nobody);
+        }
+        let mut child = child.spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        while !Stat::of(pid).unwrap().unwrap().is_over() {
+            std::thread::yield_now();
+        }
+        let seen = std::thread::spawn(move || {
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(nobody);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            descriptors(pid)
+        });
+        assert_eq!(seen.join().unwrap().unwrap(), None);
+        child.wait().unwrap();
     }
 
     #[test]

@@ -4,9 +4,12 @@
 //! fields are is in proc_pid_stat(5), which counts from 1; the state is the third there and number 0 here.
 
 use std::io;
+use std::time::Duration;
 
 /// The flag of a process that is on its way out.
 const PF_EXITING: u64 = 4;
+/// What the kernel counts processor time in, for those who read it here: hundredths of a second.
+const TICK_MS: u64 = 10;
 
 /// The fields that are used.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +26,8 @@ pub struct Stat {
     pub group: i32,
     /// Its session.
     pub session: i32,
+    /// The processor time that it has used, in user mode and in the kernel.
+    pub time_used: Duration,
     /// How many threads it has.
     pub threads: u64,
     /// When it started, in clock ticks since boot. A number is used again; number and start time together are not.
@@ -43,7 +48,8 @@ impl Stat {
         let (front, fields) = line.rsplit_once(')')?;
         let (pid, comm) = front.split_once('(')?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        let flags: u64 = fields.get(6)?.parse().ok()?;
+        let number = |index: usize| -> Option<u64> { fields.get(index)?.parse().ok() };
+        let flags = number(6)?;
         // The last field is the exit code, once there is one. Those without the right to see it see a 0.
         let exit_code = fields.get(49).copied().unwrap_or("0");
         Some(Self {
@@ -53,8 +59,9 @@ impl Stat {
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
-            threads: fields.get(17)?.parse().ok()?,
-            start_time: fields.get(19)?.parse().ok()?,
+            time_used: Duration::from_millis(number(11)?.saturating_add(number(12)?).saturating_mul(TICK_MS)),
+            threads: number(17)?,
+            start_time: number(19)?,
             is_dying: flags & PF_EXITING != 0 || exit_code != "0",
         })
     }
@@ -101,6 +108,7 @@ mod tests {
             parent: 7,
             group: 42,
             session: 43,
+            time_used: Duration::from_millis(30),
             threads: 5,
             start_time: 987_654,
             is_dying: false,

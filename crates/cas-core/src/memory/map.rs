@@ -51,6 +51,13 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// What of it lies in the pages `start..end` of the leaf. Some of it must.
+    pub(crate) fn part(&self, start: u16, end: u16) -> Self {
+        let first = self.first.max(start);
+        let pages = (self.first + self.pages).min(end) - first;
+        Self { first, pages, target: self.target_at(first - self.first) }
+    }
+
     /// The target of the `n`-th page of this extent.
     fn target_at(&self, n: u16) -> Target {
         match self.target {

@@ -1,13 +1,13 @@
-//! Reading memory back: a range here and there, or all of it with every core.
+//! Reading memory back: a range here and there, or all of it, or much of it, with every core.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
 use super::map::{Extent, LeafMap, Target};
 use super::page_cache::PageCache;
 use super::tree::{self, MapRoot};
-use super::{LEAF_PAGES, LEAF_SPAN, PAGE};
+use super::{LEAF_PAGES, LEAF_SPAN, PAGE, Region};
 use crate::error::{Result, StoreError};
 use crate::id::{Kind, ObjectId};
 use crate::parallel;
@@ -111,20 +111,99 @@ fn absent(address: u64) -> StoreError {
 impl Store {
     /// Reads a whole address space into `sink`, with all cores.
     pub fn read_memory(&self, root: &MapRoot, sink: &dyn PageSink, progress: &dyn Progress) -> Result<()> {
+        self.read_pages(root, root.bytes(), &[EVERYTHING], sink, progress)
+    }
+
+    /// Reads the pages of an address space that lie in `regions`, which are sorted and do not overlap, into `sink`, with all cores.
+    /// What is not in the map is passed over.
+    pub fn read_memory_in(
+        &self,
+        root: &MapRoot,
+        regions: &[Region],
+        sink: &dyn PageSink,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        check_regions(regions)?;
+        let bytes = regions.iter().fold(0_u64, |bytes, region| bytes.saturating_add(region.len));
+        self.read_pages(root, bytes, regions, sink, progress)
+    }
+
+    /// Sees that the pages in `regions` can be read: their objects' stored bytes are what was written, by their checksums. A
+    /// fraction of what reading them costs, and whoever reads them next finds them in the page cache.
+    pub fn check_memory_in(&self, root: &MapRoot, regions: &[Region]) -> Result<()> {
+        check_regions(regions)?;
+        let (mut objects, mut bytes) = (HashSet::new(), Vec::new());
+        for (number, id) in self.leaves_in(root, regions)? {
+            let leaf = tree::load_leaf(self, &id, &mut ReadContext::new()?, &mut bytes)?;
+            let base = number * LEAF_SPAN;
+            for extent in clipped(&leaf.extents, within(regions, base, LEAF_SPAN), base) {
+                if let Target::Stored { object, .. } = extent.target {
+                    objects.insert(leaf.objects[usize::from(object)].id);
+                }
+            }
+        }
+        let objects: Vec<ObjectId> = objects.into_iter().collect();
+        parallel::for_each(self.threads(), &objects, ReadContext::new, |context, id| {
+            self.check_bytes_of(id, context)
+        })
+    }
+
+    /// The leaves that have something of `regions`.
+    fn leaves_in(&self, root: &MapRoot, regions: &[Region]) -> Result<Vec<(u64, ObjectId)>> {
         let mut leaves = Vec::new();
         tree::walk(self, &root.id, &mut ReadContext::new()?, &mut |number, id, _| {
-            leaves.push((number, *id));
+            if !within(regions, number * LEAF_SPAN, LEAF_SPAN).is_empty() {
+                leaves.push((number, *id));
+            }
             Ok(())
         })?;
-        progress.begin(Task::Read, Some(root.bytes()));
+        Ok(leaves)
+    }
+
+    fn read_pages(
+        &self,
+        root: &MapRoot,
+        bytes: u64,
+        regions: &[Region],
+        sink: &dyn PageSink,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let leaves = self.leaves_in(root, regions)?;
+        progress.begin(Task::Read, Some(bytes));
         let read = |reader: &mut LeafReader<'_>, (number, id): &(u64, ObjectId)| {
-            progress.advance(Task::Read, reader.read(*number, id, sink)?);
+            progress.advance(Task::Read, reader.read(*number, id, regions, sink)?);
             Ok(())
         };
         let result = parallel::for_each(self.threads(), &leaves, || LeafReader::new(self), read);
         progress.end(Task::Read);
         result
     }
+}
+
+fn check_regions(regions: &[Region]) -> Result<()> {
+    let page = PAGE as u64;
+    let fits = |region: &Region| {
+        region.start.is_multiple_of(page)
+            && region.len.is_multiple_of(page)
+            && region.start.checked_add(region.len).is_some()
+    };
+    let apart = |pair: &[Region]| matches!(pair, [a, b] if a.start + a.len <= b.start);
+    if regions.iter().all(fits) && regions.windows(2).all(apart) {
+        Ok(())
+    } else {
+        let what = "regions to read are not whole pages, sorted and apart".to_owned();
+        Err(StoreError::Invalid { what })
+    }
+}
+
+/// Where pages can be.
+const EVERYTHING: Region = Region { start: 0, len: u64::MAX / PAGE as u64 * PAGE as u64 };
+
+/// Those of `regions` that have something of `start..start + len`.
+fn within(regions: &[Region], start: u64, len: u64) -> &[Region] {
+    let first = regions.partition_point(|region| region.start + region.len <= start);
+    let end = regions.partition_point(|region| region.start < start + len);
+    regions.get(first..end).unwrap_or_default()
 }
 
 /// Reads leaf after leaf.
@@ -143,18 +222,18 @@ impl<'a> LeafReader<'a> {
         Ok(Self { store, context, cache: PageCache::new(OBJECTS_KEPT), bytes: Vec::new(), memory })
     }
 
-    /// Hands a leaf's pages on in runs as long as possible; returns how many bytes there were.
-    fn read(&mut self, number: u64, id: &ObjectId, sink: &dyn PageSink) -> Result<u64> {
+    /// Hands a leaf's pages that lie in `regions` on in runs as long as possible; returns how many bytes there were.
+    fn read(&mut self, number: u64, id: &ObjectId, regions: &[Region], sink: &dyn PageSink) -> Result<u64> {
         let leaf = tree::load_leaf(self.store, id, &mut self.context, &mut self.bytes)?;
-        for extent in &leaf.extents {
+        let base = number * LEAF_SPAN;
+        let extents = clipped(&leaf.extents, within(regions, base, LEAF_SPAN), base);
+        for extent in &extents {
             self.fill(&leaf, extent)?;
         }
-        let base = number * LEAF_SPAN;
         let address = |page: usize| base + (page * PAGE) as u64;
         let failed = StoreError::io("write", "the memory that is being read back");
         (|| {
-            for run in leaf.extents.chunk_by(|a, b| a.first + a.pages == b.first && is_zero(a) == is_zero(b))
-            {
+            for run in extents.chunk_by(|a, b| a.first + a.pages == b.first && is_zero(a) == is_zero(b)) {
                 let first = usize::from(run[0].first);
                 let end = run.last().map_or(first, |last| usize::from(last.first + last.pages));
                 if is_zero(&run[0]) {
@@ -166,7 +245,7 @@ impl<'a> LeafReader<'a> {
             Ok(())
         })()
         .map_err(failed)?;
-        Ok(leaf.present() * PAGE as u64)
+        Ok(extents.iter().map(|extent| u64::from(extent.pages) * PAGE as u64).sum())
     }
 
     fn fill(&mut self, leaf: &LeafMap, extent: &Extent) -> Result<()> {
@@ -181,6 +260,23 @@ impl<'a> LeafReader<'a> {
         out.copy_from_slice(&pages[usize::from(page) * PAGE..][..out.len()]);
         Ok(())
     }
+}
+
+/// The parts of the extents of a leaf at `base` that lie in `regions`.
+fn clipped(extents: &[Extent], regions: &[Region], base: u64) -> Vec<Extent> {
+    let page_of = |address: u64| {
+        let page = (address.saturating_sub(base) / PAGE as u64).min(LEAF_PAGES as u64);
+        u16::try_from(page).unwrap_or_default()
+    };
+    let mut parts = Vec::with_capacity(extents.len());
+    for region in regions {
+        let (start, end) = (page_of(region.start), page_of(region.start + region.len));
+        let after = extents.partition_point(|extent| extent.first + extent.pages <= start);
+        for extent in extents.iter().skip(after).take_while(|extent| extent.first < end) {
+            parts.push(extent.part(start, end));
+        }
+    }
+    parts
 }
 
 fn is_zero(extent: &Extent) -> bool {

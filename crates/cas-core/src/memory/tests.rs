@@ -6,7 +6,7 @@ use super::*;
 use crate::id::{IdHasher, Kind};
 use crate::progress::Silent;
 use crate::store::ReadContext;
-use crate::testing::{Memory, TestStore};
+use crate::testing::{Memory, TestStore, read_memory_in};
 
 const HEAP: u64 = 0x5555_5560_0000;
 
@@ -36,6 +36,45 @@ fn what_was_stored_comes_back_whole_and_by_ranges() {
         }
         assert!(reader.read(HEAP, &mut [0; 10]).is_err(), "a page that is not there is not made up");
         assert!(reader.read(HEAP + 0x2fff, &mut [0; 2]).is_err());
+    }
+}
+
+#[test]
+fn regions_that_are_no_pages_or_not_apart_are_refused() {
+    let test = TestStore::plain();
+    let root = test.commit(&some_memory(), None, "main");
+    let refused = [
+        vec![Region { start: 1, len: 4096 }],
+        vec![Region { start: 4096, len: 100 }],
+        vec![Region { start: u64::MAX - 4095, len: 8192 }],
+        vec![Region { start: 8192, len: 4096 }, Region { start: 0, len: 4096 }],
+        vec![Region { start: 0, len: 8192 }, Region { start: 4096, len: 4096 }],
+    ];
+    for regions in refused {
+        let error = read_memory_in(&test.store, &root, &regions).unwrap_err();
+        assert!(matches!(error, crate::StoreError::Invalid { .. }), "{regions:?}");
+    }
+}
+
+#[test]
+fn memory_that_is_damaged_is_found_before_it_is_read() {
+    for test in [TestStore::plain(), TestStore::encrypted()] {
+        let memory = some_memory();
+        let root = test.commit(&memory, None, "main");
+        let regions = memory.source().regions();
+        test.store.check_memory_in(&root, &regions).unwrap();
+        let largest = |pack: &std::path::PathBuf| std::fs::metadata(pack).unwrap().len();
+        let pack = test.packs().into_iter().max_by_key(largest).unwrap();
+        let mut bytes = std::fs::read(&pack).unwrap();
+        // In the middle of the heap's pages.
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&pack, bytes).unwrap();
+        let error = test.store.check_memory_in(&root, &regions).unwrap_err();
+        assert_eq!(error.class(), crate::Class::Corruption, "{error}");
+        // What is elsewhere is whole.
+        let stack = regions.last().copied().unwrap();
+        test.store.check_memory_in(&root, &[stack]).unwrap();
     }
 }
 
@@ -170,11 +209,7 @@ fn a_damaged_parent_does_not_spoil_the_child() {
     let test = TestStore::plain();
     let mut memory = some_memory();
     let parent = test.commit(&memory, None, "main");
-    let data = test.packs().into_iter().max_by_key(|path| std::fs::metadata(path).unwrap().len()).unwrap();
-    let mut bytes = std::fs::read(&data).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&data, bytes).unwrap();
+    test.damage_the_data();
     memory.touch(HEAP + 0x3000, 1);
     std::fs::remove_dir_all(test.root.join("cache/fingerprints")).unwrap();
     let transaction = test.store.write(&[]).unwrap();
@@ -313,5 +348,21 @@ proptest! {
         for (root, memory) in &snapshots {
             prop_assert_eq!(&test.read(root), memory);
         }
+    }
+
+    /// Whatever is asked for, exactly that comes, as it was.
+    #[test]
+    fn any_regions_read_back(cuts in prop::collection::btree_set(0u64..1600, 0..12), encrypted in any::<bool>()) {
+        let test = if encrypted { TestStore::encrypted() } else { TestStore::plain() };
+        let mut memory = some_memory();
+        let parent = test.commit(&memory, None, "main");
+        memory.touch(HEAP + 0x9000, 42);
+        let root = test.commit(&memory, Some(&parent), "main");
+        let cuts: Vec<u64> = cuts.into_iter().map(|page| HEAP + page * 4096).collect();
+        let regions: Vec<Region> =
+            cuts.chunks_exact(2).map(|cut| Region { start: cut[0], len: cut[1] - cut[0] }).collect();
+        let asked = |page: &u64| regions.iter().any(|region| (region.start..region.start + region.len).contains(page));
+        memory.pages.retain(|page, _| asked(page));
+        prop_assert_eq!(read_memory_in(&test.store, &root, &regions).unwrap(), memory);
     }
 }

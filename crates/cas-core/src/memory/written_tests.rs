@@ -147,11 +147,7 @@ fn where_the_parent_is_damaged_the_source_is_read() {
     let test = TestStore::plain();
     let mut memory = some_memory();
     let parent = test.commit(&memory, None, "main");
-    let data = test.packs().into_iter().max_by_key(|path| std::fs::metadata(path).unwrap().len()).unwrap();
-    let mut bytes = std::fs::read(&data).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&data, bytes).unwrap();
+    test.damage_the_data();
     // One page of each group, so that the others' bytes are needed, too.
     let written: Vec<u64> = memory.pages.keys().copied().filter(|page| page / 4096 % 4 == 0).collect();
     for address in &written {

@@ -168,11 +168,7 @@ fn a_damaged_copy_is_not_counted_on() {
         };
         let (id, _) = put();
         assert_eq!(put().1.new_objects, 0, "a good copy is");
-        let pack =
-            test.packs().into_iter().max_by_key(|path| std::fs::metadata(path).unwrap().len()).unwrap();
-        let mut bytes = std::fs::read(&pack).unwrap();
-        bytes[5000] ^= 1;
-        std::fs::write(&pack, bytes).unwrap();
+        test.damage_the_data();
         assert!(matches!(test.store.get(Kind::CHUNK, &id), Err(crate::StoreError::Damaged { .. })));
         assert_eq!(put().1.new_objects, 1);
         assert_eq!(test.store.get(Kind::CHUNK, &id).unwrap(), content);

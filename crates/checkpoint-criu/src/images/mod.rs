@@ -16,6 +16,7 @@ mod read;
 pub mod rewrite;
 mod task;
 mod whole;
+mod without;
 
 pub(crate) use crate::messages::files::FileFrame;
 pub use crate::messages::files::{
@@ -27,8 +28,9 @@ pub use crate::messages::memory::{Mm, PagemapEntry, Vma};
 pub use crate::messages::mounts::{FileSystem, Mountpoint};
 pub(crate) use crate::messages::process::Stats;
 pub use crate::messages::process::{
-    Core, Credentials, DumpStats, Fs, IdMap, Ids, Inventory, Lsm, Plugins, PstreeEntry, Rlimit, Rlimits,
-    Seccomp, SeccompFilter, SeccompMode, TaskCore, TaskState, ThreadCore, UserNamespace,
+    Core, Credentials, DumpStats, Fs, IdMap, Ids, Inventory, Lsm, Plugins, PstreeEntry, Registers, Rlimit,
+    Rlimits, Rseq, Seccomp, SeccompFilter, SeccompMode, TaskCore, TaskState, ThreadCore, ThreadInfo,
+    UserNamespace,
 };
 pub use crate::messages::sockets::{InetSocket, Permissions, UnixSocket};
 pub use files::{FileEntry, FileKind, Ghost};
@@ -36,3 +38,4 @@ pub use memory::Pagemap;
 pub(crate) use read::read_stats;
 pub use read::{Images, check};
 pub use whole::whole_pagemap;
+pub use without::pagemap_without;

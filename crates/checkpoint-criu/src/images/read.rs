@@ -1,6 +1,6 @@
 //! From a directory of image files to messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -110,6 +110,22 @@ impl Images {
         let path = self.dir.join("files.img");
         let frames: Vec<FileFrame> = self.all("files.img", magic::FILES)?;
         frames.into_iter().map(|frame| file_entry(&path, frame)).collect()
+    }
+
+    /// Paths of the regular files that processes have open by a descriptor. Mapped libraries are not among them: nobody writes to those.
+    pub fn open_regular_files(&self) -> Result<Vec<PathBuf>> {
+        let mut open = BTreeSet::new();
+        for process in self.pstree()? {
+            // A zombie has no descriptors, and no image that would list them.
+            let Ok(ids) = self.ids(process.pid) else { continue };
+            open.extend(self.fdinfo(ids.files)?.into_iter().map(|fd| fd.id));
+        }
+        let files = self.files()?;
+        let regular = |file: &FileEntry| match &file.kind {
+            FileKind::Reg(regular) => Some(regular.path().to_owned()),
+            _ => None,
+        };
+        Ok(files.iter().filter(|file| open.contains(&file.id)).filter_map(regular).collect())
     }
 
     /// The mounts of each mount namespace, by its number.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use checkpoint_criu::images::{Images, PagemapEntry, Vma};
 use checkpoint_criu::{
-    ComingBack, DumpOptions, Event, Leave, Leaving, LeftOut, MemoryPath, NoHooks, RestoreOptions, TreeState,
-    WayBack, WayOut,
+    ComingBack, DumpOptions, DumpStats, Event, Leave, Leaving, LeftOut, MemoryPath, NoHooks, RestoreOptions,
+    TreeState, WayBack, WayOut,
 };
 use prost::Message;
 
@@ -64,7 +64,12 @@ impl WayOut for Noting {
         self.hear("frozen", true)
     }
 
-    fn thawed(self: Box<Self>, images: &Path) -> Result<Option<Arc<dyn LeftOut>>, String> {
+    fn thawed(
+        self: Box<Self>,
+        images: &Path,
+        stats: Option<&DumpStats>,
+    ) -> Result<Option<Arc<dyn LeftOut>>, String> {
+        assert!(stats.is_some_and(|stats| stats.pages_written > 0));
         assert!(images.join("inventory.img").exists());
         if self.stopped {
             wait_for("the tree stands still", || stands(self.tree));
@@ -90,8 +95,9 @@ fn a_path_has_its_say_while_the_tree_runs_stands_and_runs_again() {
         let mut options = DumpOptions::new(tree.pid, &images, &logs);
         options.memory = Arc::new(path.clone());
         let mut hooks = At::new(Event::PostDump, |_| {
-            // The caller's hooks come first.
-            assert_eq!(*path.heard.lock().unwrap(), ["leave"]);
+            // The memory's moment is the same one.
+            let heard = path.heard.lock().unwrap();
+            assert!(["leave", "frozen"].starts_with(&heard) && !heard.is_empty(), "{heard:?}");
             Ok(())
         });
         let dumped = criu.dump(&options, &mut hooks);
@@ -101,6 +107,7 @@ fn a_path_has_its_say_while_the_tree_runs_stands_and_runs_again() {
         } else {
             let error = dumped.unwrap_err();
             assert!(error.to_string().contains("not today"), "{error}");
+            assert_eq!(error.code(), "IJ-K016");
             let untouched = refuses == "leave";
             let state = if untouched { TreeState::Untouched } else { TreeState::Running };
             assert_eq!(error.tree(), Some(state), "{error}");

@@ -8,17 +8,20 @@
 //! An operation that has begun must be completed whatever happens to the copy: the target hangs in between otherwise, and there
 //! is no call to go back. A checkpoint whose bytes do not go into their files (the disk is full) would then lose them. So they
 //! are kept in memory instead, the operation is completed, and the process restored at once: LOCKED, as if nothing had been.
+//!
+//! Which files there are, and what they mean to whoever finds them later, is in `beside`.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr;
 use std::slice;
 
 use super::layout::{CustomStorageInfo, PerDeviceData, code};
 use super::library::{Copies, Library, check};
+use crate::beside::{Beside, Part};
 use crate::uuid::GpuUuid;
 
 const PIECE: usize = 8 << 20;
@@ -44,6 +47,7 @@ impl Library {
     /// Checkpoints `pid` with its device memory in `directory`, one file a GPU. If a file cannot be written, the process is
     /// LOCKED again.
     pub(crate) fn checkpoint_to(&self, pid: i32, directory: &Path) -> Moved {
+        let beside = Beside::at(directory);
         self.with_contexts(|copies, devices| {
             let mut info = ptr::null_mut();
             if let Err(code) = self.checkpoint_with(pid, &mut info) {
@@ -51,16 +55,29 @@ impl Library {
             }
             let mut in_memory: HashMap<GpuUuid, Vec<u8>> = HashMap::new();
             let mut trouble = None;
-            let moved = finish(copies, devices, info, |piece, device| {
-                if let Err(detail) = save(copies, piece, &file(directory, device.uuid)) {
-                    trouble.get_or_insert(detail);
-                    in_memory.insert(device.uuid, keep(copies, piece)?);
-                }
-                Ok(())
+            let moved = finish(copies, devices, info, |pieces| {
+                let part = |(piece, device): &(&PerDeviceData, &Device)| Part {
+                    gpu: device.uuid,
+                    bytes: u64::try_from(piece.size).unwrap_or(u64::MAX),
+                };
+                let made = beside.make(&pieces.iter().map(part).collect::<Vec<_>>());
+                trouble = made.err().map(|error| format!("cannot write {error}"));
+                in_turn(copies, pieces, |piece, device| {
+                    // Once one is in trouble, nobody will want the others in files.
+                    let saved = match &trouble {
+                        Some(_) => Err(String::new()),
+                        None => save(copies, piece, &beside.file(device.uuid)),
+                    };
+                    if let Err(detail) = saved {
+                        trouble.get_or_insert(detail);
+                        in_memory.insert(device.uuid, keep(copies, piece)?);
+                    }
+                    Ok(())
+                })
             });
             match (moved, trouble) {
                 (Moved::Done, Some(detail)) => {
-                    self.go_back(pid, copies, devices, directory, &in_memory, &detail)
+                    self.go_back(pid, copies, devices, &beside, &in_memory, &detail)
                 }
                 (moved, _) => moved,
             }
@@ -73,37 +90,61 @@ impl Library {
         pid: i32,
         copies: &Copies,
         devices: &[Device],
-        directory: &Path,
+        beside: &Beside,
         in_memory: &HashMap<GpuUuid, Vec<u8>>,
         detail: &str,
     ) -> Moved {
         let mut info = ptr::null_mut();
+        // A disk that is full may have no room for it: then a copy that fails, too, is told by this call alone.
+        let _marked = beside.comes_back(pid);
         let moved = match self.restore_with(pid, &[], &raw mut info) {
             Err(code) => Moved::Code(code),
-            Ok(()) => finish(copies, devices, info, |piece, device| match in_memory.get(&device.uuid) {
-                Some(bytes) => load(copies, piece, &mut bytes.as_slice(), bytes.len() as u64, "memory"),
-                None => load_file(copies, piece, &file(directory, device.uuid)),
+            Ok(()) => finish(copies, devices, info, |pieces| {
+                in_turn(copies, pieces, |piece, device| match in_memory.get(&device.uuid) {
+                    Some(bytes) => load(copies, piece, &mut bytes.as_slice(), bytes.len() as u64, "memory"),
+                    None => load_file(copies, piece, &beside.file(device.uuid)),
+                })
             }),
         };
         match moved {
-            Moved::Done => Moved::Failed(detail.to_owned()),
+            Moved::Done => {
+                let _there = beside.came_back(pid);
+                Moved::Failed(detail.to_owned())
+            }
             Moved::Code(code) => Moved::Failed(format!("{detail}; and it could not be restored ({code})")),
             Moved::Failed(more) => Moved::Failed(format!("{detail}; and it could not be restored: {more}")),
         }
     }
 
     /// Restores `pid` from what [`Library::checkpoint_to`] wrote.
+    ///
+    /// Nothing is begun if not all bytes are there: the process stays CHECKPOINTED.
     pub(crate) fn restore_from(&self, pid: i32, pairs: &[(GpuUuid, GpuUuid)], directory: &Path) -> Moved {
+        let beside = Beside::at(directory);
         self.with_contexts(|copies, devices| {
+            if let Err(error) = beside.check().and_then(|()| beside.comes_back(pid)) {
+                return Moved::Failed(format!("its device memory cannot be brought back: {error}"));
+            }
             let mut info = ptr::null_mut();
             if let Err(code) = self.restore_with(pid, pairs, &raw mut info) {
+                let _nothing_was_done = beside.came_back(pid);
                 return Moved::Code(code);
             }
             // A file bears the name of the GPU that the bytes came from.
             let old = |new: GpuUuid| pairs.iter().find(|pair| pair.1 == new).map_or(new, |pair| pair.0);
-            finish(copies, devices, info, |piece, device| {
-                load_file(copies, piece, &file(directory, old(device.uuid)))
-            })
+            let moved = finish(copies, devices, info, |pieces| {
+                in_turn(copies, pieces, |piece, device| {
+                    load_file(copies, piece, &beside.file(old(device.uuid)))
+                })
+            });
+            match moved {
+                Moved::Done => match beside.came_back(pid) {
+                    Ok(()) => Moved::Done,
+                    // Nobody would let it run.
+                    Err(error) => Moved::Failed(format!("`{}`: {error}", directory.display())),
+                },
+                moved => moved,
+            }
         })
     }
 
@@ -122,10 +163,6 @@ impl Library {
         unsafe { (copies.ctx_set_current)(ptr::null_mut()) };
         moved
     }
-}
-
-fn file(directory: &Path, uuid: GpuUuid) -> PathBuf {
-    directory.join(format!("{uuid}.vram"))
 }
 
 /// A GPU with its primary context, which is held as long as this lives.
@@ -165,12 +202,12 @@ fn devices(copies: &Copies) -> Result<Vec<Device>, i32> {
     Ok(devices)
 }
 
-/// Copies every piece, then completes the operation, also if a copy failed.
+/// Has all pieces copied, then completes the operation, also if a copy failed.
 fn finish(
     copies: &Copies,
     devices: &[Device],
     info: *mut CustomStorageInfo,
-    mut copy: impl FnMut(&PerDeviceData, &Device) -> Result<(), String>,
+    copy: impl FnOnce(&[(&PerDeviceData, &Device)]) -> Result<(), String>,
 ) -> Moved {
     if info.is_null() {
         return Moved::Failed("the driver gave no device memory to copy".to_owned());
@@ -185,19 +222,28 @@ fn finish(
         // SAFETY: as above: an array of `device_count` elements of the driver's.
         unsafe { slice::from_raw_parts(info.per_device_data, count) }
     };
-    let copied = pieces.iter().try_for_each(|piece| {
-        let device = device_of(copies, devices, piece)?;
-        // SAFETY: the context is held by `devices`.
-        check(unsafe { (copies.ctx_set_current)(device.context) })
-            .map_err(|code| format!("the context of {} cannot be used ({code})", device.uuid))?;
-        copy(piece, device)
-    });
+    let found = pieces.iter().map(|piece| Ok((piece, device_of(copies, devices, piece)?)));
+    let copied = found.collect::<Result<Vec<_>, String>>().and_then(|pieces| copy(&pieces));
     // SAFETY: the handle of an operation that was begun and not completed yet.
     let completed = check(unsafe { (copies.complete)(info.handle) });
     match (copied, completed) {
         (Err(detail), _) => Moved::Failed(detail),
         (Ok(()), completed) => completed.into(),
     }
+}
+
+/// Copies one piece after the other, each with its GPU's context.
+fn in_turn(
+    copies: &Copies,
+    pieces: &[(&PerDeviceData, &Device)],
+    mut copy: impl FnMut(&PerDeviceData, &Device) -> Result<(), String>,
+) -> Result<(), String> {
+    pieces.iter().try_for_each(|(piece, device)| {
+        // SAFETY: the context is held by whoever holds the devices.
+        check(unsafe { (copies.ctx_set_current)(device.context) })
+            .map_err(|code| format!("the context of {} cannot be used ({code})", device.uuid))?;
+        copy(piece, device)
+    })
 }
 
 fn device_of<'a>(
@@ -217,14 +263,15 @@ fn device_of<'a>(
 
 fn save(copies: &Copies, piece: &PerDeviceData, path: &Path) -> Result<(), String> {
     let wrong = |error: io::Error| format!("cannot write `{}`: {error}", path.display());
-    let mut file = File::create(path).map_err(wrong)?;
+    // It is there, with its room.
+    let mut file = File::options().write(true).open(path).map_err(wrong)?;
     let mut buffer = vec![0_u8; PIECE.min(piece.size)];
     for (address, length) in pieces_of(piece) {
         let bytes = &mut buffer[..length];
         copy_out(copies, address, bytes)?;
         file.write_all(bytes).map_err(wrong)?;
     }
-    file.sync_data().map_err(wrong)
+    Ok(())
 }
 
 fn keep(copies: &Copies, piece: &PerDeviceData) -> Result<Vec<u8>, String> {

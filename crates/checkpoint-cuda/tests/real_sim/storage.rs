@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use checkpoint_cuda::{GpuMap, GpuUuid, LockOptions, NoNotes, State};
+use checkpoint_cuda::{Beside, GpuMap, GpuUuid, LockOptions, NoNotes, Part, State};
 
 use crate::machine::{Machine, Process};
 
@@ -15,6 +15,7 @@ fn files(directory: &Path, process: &Process) -> Vec<(String, u64)> {
             (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len())
         })
         .collect();
+    files.retain(|(name, _)| name != "parts");
     files.sort();
     files
 }
@@ -73,6 +74,32 @@ fn a_file_that_cannot_be_written_loses_nothing() {
     process.is_whole();
 }
 
+/// Where the bytes of its first GPU are.
+fn file_of(machine: &Machine, directory: &Path, process: &Process) -> std::path::PathBuf {
+    Beside::of(directory, process.pid()).file(machine.uuid(0))
+}
+
+#[test]
+fn a_restore_that_lacks_bytes_does_not_begin() {
+    let Some(machine) = Machine::new(615) else { return };
+    let driver = machine.driver();
+    let process = Process::new(&machine, 8, &[0]);
+    let directory = tempfile::tempdir().unwrap();
+    let locked = driver.lock_with(&[process.target()], &NO_ROOM, &mut NoNotes).unwrap();
+    let tree = locked.checkpoint_to(directory.path(), &mut NoNotes).unwrap();
+    let parts = Beside::of(directory.path(), process.pid()).parts().unwrap().unwrap();
+    assert_eq!(parts, [Part { gpu: machine.uuid(0), bytes: 8 << 20 }]);
+    let file = file_of(&machine, directory.path(), &process);
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, "short").unwrap();
+    let (tree, error) = tree.restore_from(directory.path(), &GpuMap::identity(), &mut NoNotes).unwrap_err();
+    assert!(error.to_string().contains("5 of 8388608 bytes"), "{error}");
+    assert_eq!(driver.state(process.pid()).unwrap(), State::Checkpointed);
+    fs::write(&file, bytes).unwrap();
+    drop(tree);
+    process.is_whole();
+}
+
 #[test]
 fn bytes_that_are_not_there_are_a_loss_that_is_told() {
     let Some(machine) = Machine::new(615) else { return };
@@ -81,11 +108,48 @@ fn bytes_that_are_not_there_are_a_loss_that_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let locked = driver.lock_with(&[process.target()], &NO_ROOM, &mut NoNotes).unwrap();
     let tree = locked.checkpoint_to(directory.path(), &mut NoNotes).unwrap();
-    let file = directory.path().join(format!("{}/{}.vram", process.pid(), machine.uuid(0)));
-    fs::write(&file, "short").unwrap();
+    // With nothing that says how many there should be.
+    fs::remove_file(Beside::of(directory.path(), process.pid()).directory().join("parts")).unwrap();
+    fs::write(file_of(&machine, directory.path(), &process), "short").unwrap();
     let (tree, error) = tree.restore_from(directory.path(), &GpuMap::identity(), &mut NoNotes).unwrap_err();
     assert_eq!(error.code(), "IJ-G012", "{error}");
-    // It is not let run on with bytes that are not its own.
+    // It is not let run on with bytes that are not its own: not by the drop, and by nobody who finds it later.
     drop(tree);
     assert_eq!(driver.state(process.pid()).unwrap(), State::Locked);
+    let brought = driver.make_running(&[process.pid()]);
+    assert_eq!(brought[0].error.as_ref().unwrap().code(), "IJ-G012");
+    assert_eq!(driver.state(process.pid()).unwrap(), State::Locked);
+}
+
+#[test]
+fn whoever_comes_later_finds_the_memory() {
+    let Some(machine) = Machine::new(615) else { return };
+    let process = Process::new(&machine, 8, &[0, 1]);
+    let directory = tempfile::tempdir().unwrap();
+    let first = machine.driver();
+    let locked = first.lock_with(&[process.target()], &NO_ROOM, &mut NoNotes).unwrap();
+    locked.checkpoint_to(directory.path(), &mut NoNotes).unwrap().ended();
+    drop(first);
+    // A daemon that was not there when it was checkpointed.
+    let driver = machine.driver();
+    let brought = driver.make_running(&[process.pid()]);
+    assert!(brought[0].error.is_some(), "it has no memory of its own");
+    assert_eq!(driver.state(process.pid()).unwrap(), State::Checkpointed);
+    let brought = driver.make_running_from(&[process.pid()], Some(directory.path()));
+    assert_eq!((brought[0].was, brought[0].now), (Some(State::Checkpointed), Some(State::Running)));
+    process.is_whole();
+}
+
+#[test]
+fn what_was_given_up_comes_back_from_where_it_went() {
+    let Some(machine) = Machine::new(615) else { return };
+    let driver = machine.driver();
+    let process = Process::new(&machine, 8, &[0]);
+    let directory = tempfile::tempdir().unwrap();
+    let locked = driver.lock_with(&[process.target()], &NO_ROOM, &mut NoNotes).unwrap();
+    locked.checkpoint_to(directory.path(), &mut NoNotes).unwrap().ended();
+    // The same driver remembers, without being told where.
+    let brought = driver.make_running(&[process.pid()]);
+    assert_eq!(brought[0].now, Some(State::Running), "{brought:?}");
+    process.is_whole();
 }

@@ -11,22 +11,27 @@ use super::history::REVISIONS;
 #[command(
     long_about = format!(
         "Write a snapshot and all it needs to one file.\n\nThe file is not encrypted, even if the store is. A file that exists \
-is not overwritten.\n\n{REVISIONS}"
+is not overwritten.\n\nWith --criu-images it is a new directory with the processes as CRIU writes them, for `criu restore` or `crit`. Files \
+of the snapshot are not in it.\n\n{REVISIONS}"
     ),
     after_help = "Example:
   infinijup export analysis snapshot.ijx
-  infinijup export analysis~2 - | ssh other infinijup import - --tag from-here"
+  infinijup export analysis~2 - | ssh other infinijup import - --tag from-here
+  infinijup export analysis images --criu-images"
 )]
 pub(crate) struct ExportArgs {
     /// Which snapshot
     #[arg(value_name = "REV")]
     pub(crate) revision: String,
     /// Where to; `-` is stdout
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "PATH")]
     pub(crate) file: PathBuf,
     /// Also the snapshots that it came from
     #[arg(long)]
     pub(crate) history: bool,
+    /// CRIU's images, in a directory that is made
+    #[arg(long, conflicts_with = "history")]
+    pub(crate) criu_images: bool,
 }
 
 /// Read a file that `export` has written.

@@ -14,7 +14,7 @@ use super::target;
 use crate::args::ExportArgs;
 use crate::context::{Context, directory_of};
 use crate::format;
-use crate::objects::ManifestReferences;
+use crate::objects::{ManifestReferences, of_history};
 use crate::revision;
 
 #[derive(Serialize)]
@@ -30,6 +30,9 @@ struct Exported {
 pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<()> {
     let store = target::open(context)?;
     let id = revision::resolve(&store, Some(&args.revision))?;
+    if args.criu_images {
+        return images(context, &store, id, &args.file);
+    }
     let follow = if args.history { Follow::All } else { Follow::Strong };
     let job = Job { context, store: &store, id, follow };
     if args.file == Path::new("-") {
@@ -55,6 +58,29 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<()> {
     context.printer.data(&done, &[line])?;
     if store.format().encrypted {
         context.printer.warning("the store is encrypted, the file is not");
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct ExportedImages {
+    message_type: &'static str,
+    commit: String,
+    directory: ByteText,
+}
+
+/// CRIU's images instead of a file of ours.
+fn images(context: &Context, store: &Store, id: ObjectId, directory: &Path) -> Result<()> {
+    history::write_images(store, &id, directory, &context.meter).map_err(of_history)?;
+    let done = ExportedImages {
+        message_type: "images_exported",
+        commit: id.to_string(),
+        directory: format::json_path(directory),
+    };
+    let line = format!("wrote the processes of commit {} to {}", id.short(), directory.display());
+    context.printer.data(&done, &[line])?;
+    if store.format().encrypted {
+        context.printer.warning("the store is encrypted, the images are not");
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(context: &Context, args: &VerifyArgs) -> Result<()> {
     let report = store.verify(&ManifestReferences::default(), depth, &context.meter)?;
     let printer = &context.printer;
     for problem in &report.problems {
-        let detail = problem.error.as_ref().map(chain);
+        let detail = problem.error.as_ref().map(|error| base::explain(error));
         let found = Found {
             message_type: "problem",
             problem: &problem.sentence,
@@ -94,14 +94,4 @@ fn summary_lines(report: &VerifyReport, depth: Depth) -> Vec<String> {
         lines.push("no problems found".to_owned());
     }
     lines
-}
-
-fn chain(error: &cas_core::StoreError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

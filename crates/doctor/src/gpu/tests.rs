@@ -1,5 +1,6 @@
 use super::*;
 use crate::FindingState;
+use std::collections::BTreeMap;
 
 fn node(name: &str) -> DeviceNode {
     DeviceNode { name: name.to_owned(), major: 195, minor: 0 }
@@ -43,7 +44,16 @@ fn well() -> Seen {
 fn look_at(seen: Seen) -> Vec<Finding> {
     let dir = Path::new("/nonexistent");
     let free_bytes = &|_: &Path| Ok(1 << 40);
-    look(&Machine { state_dir: dir, run_dir: dir, criu: None, program: None, gpu: Some(seen), free_bytes })
+    look(&Machine {
+        state_dir: dir,
+        run_dir: dir,
+        criu: None,
+        program: None,
+        copies_ahead: Ok(()),
+        not_followed: BTreeMap::new(),
+        gpu: Some(seen),
+        free_bytes,
+    })
 }
 
 /// The items that are not well, without CRIU's, which the tests do not have.

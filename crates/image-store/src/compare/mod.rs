@@ -12,16 +12,13 @@ use std::path::PathBuf;
 
 use cas_core::Store;
 use cas_core::memory::MapRoot;
-use cas_core::progress::Silent;
-use checkpoint_criu::images::{FileKind, Images};
+use checkpoint_criu::images::FileKind;
 use manifest::Snapshot;
-use manifest::snapshot::{CriuSection, MemorySection};
+use manifest::snapshot::MemorySection;
 
-use crate::error::{ImageError, Result};
+use crate::error::Result;
+use crate::held::{begins_with, held_images};
 use memory::Mapping;
-
-/// The largest image that is read for a comparison.
-const MAX_IMAGE: u64 = 64 << 20;
 
 /// How something differs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -108,7 +105,7 @@ struct Side {
 
 impl Side {
     fn read(store: &Store, (commit, snapshot): (&str, &Snapshot)) -> Result<Self> {
-        let images = images(store, commit, snapshot)?;
+        let images = held_images(store, commit, snapshot, is_wanted)?;
         let memory = snapshot.get::<MemorySection>()?.unwrap_or_default();
         let spaces = memory.spaces.into_iter().map(|space| (space.name, space.map.into())).collect();
         let mut side = Self { names: BTreeMap::new(), mappings: BTreeMap::new(), spaces };
@@ -140,24 +137,9 @@ impl Side {
     }
 }
 
-/// The images that say something about processes, read into memory.
-fn images(store: &Store, commit: &str, snapshot: &Snapshot) -> Result<Images> {
-    let mut held = BTreeMap::new();
-    for (name, image) in snapshot.get::<CriuSection>()?.unwrap_or_default().images {
-        let wanted = matches!(name.as_str(), "pstree.img" | "files.img")
-            || ["core-", "mm-"].iter().any(|prefix| name.starts_with(prefix));
-        if !wanted {
-            continue;
-        }
-        if image.len > MAX_IMAGE {
-            let detail = format!("{name} has {} bytes", image.len);
-            return Err(ImageError::NotWhole { commit: commit.to_owned(), detail });
-        }
-        let mut bytes = Vec::new();
-        store.read_blob(&image.into(), &mut bytes, &Silent)?;
-        held.insert(name, bytes);
-    }
-    Ok(Images::in_memory(commit, held))
+/// The images that say something about processes.
+fn is_wanted(name: &str) -> bool {
+    matches!(name, "pstree.img" | "files.img") || begins_with(name, &["core-", "mm-"])
 }
 
 fn processes(before: &Side, after: &Side) -> Vec<ProcessChange> {

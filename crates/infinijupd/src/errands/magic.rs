@@ -9,11 +9,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::backend::{Outcome, ask};
 use crate::checks::{self, bad};
 use crate::error::DaemonError;
 use crate::fields::understood;
 use crate::operation::{Operation, ToSession};
-use crate::operations::{Outcome, ask};
 use crate::server::App;
 
 /// The most snapshots that are listed.
@@ -36,18 +36,18 @@ pub(super) async fn answer(app: &App, asked: &Asked) -> Option<Value> {
 async fn run(app: &App, asked: &Asked) -> Outcome<Value> {
     let (session, arguments) = (asked.session.to_string(), &asked.arguments);
     let what = match asked.what.as_str() {
-        "status" => return said(&ask(&app.operations, move |engine| engine.session(&session)).await?),
+        "status" => return said(&ask(&app.backend, move |engine| engine.session(&session)).await?),
         "mark" => {
             let patch: SessionPatch = read(arguments)?;
             checks::patch(&patch)?;
-            return said(&ask(&app.operations, move |engine| engine.change(&session, patch)).await?);
+            return said(&ask(&app.backend, move |engine| engine.change(&session, patch)).await?);
         }
         "log" => {
             let limit = arguments.get("limit").and_then(Value::as_u64);
             let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LOG).min(LOG);
             let history =
-                move |engine: &dyn crate::Operations| engine.history(Some(&session), false, Some(limit));
-            return said(&ask(&app.operations, history).await?);
+                move |engine: &dyn crate::Backend| engine.history(Some(&session), false, Some(limit));
+            return said(&ask(&app.backend, history).await?);
         }
         "tag" => return said(&tag(app, session, arguments.clone()).await?),
         "snapshot" => ToSession::Snapshot(read(arguments)?),
@@ -66,13 +66,13 @@ async fn run(app: &App, asked: &Asked) -> Outcome<Value> {
 /// Tags a snapshot; the session's newest if none is named.
 async fn tag(app: &App, session: String, mut arguments: Map<String, Value>) -> Outcome<api::CommitView> {
     if !arguments.contains_key("commit") {
-        let head = ask(&app.operations, move |engine| engine.session(&session)).await?.head;
+        let head = ask(&app.backend, move |engine| engine.session(&session)).await?.head;
         let head = head.ok_or_else(|| bad("this session has no snapshot yet"))?;
         arguments.insert("commit".to_owned(), head.into());
     }
     let request: TagRequest = read(&arguments)?;
     checks::tag(&request)?;
-    ask(&app.operations, move |engine| engine.tag(request)).await
+    ask(&app.backend, move |engine| engine.tag(request)).await
 }
 
 /// The arguments as the body of a request.

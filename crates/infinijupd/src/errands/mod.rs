@@ -12,8 +12,8 @@ use lifecycle::{Did, Due, Errand};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use crate::backend::Outcome;
 use crate::operation::{Operation, ToSession};
-use crate::operations::Outcome;
 use crate::server::App;
 
 /// How many things that nobody waits for are done at once, of all sessions: each keeps a processor and the disk busy.
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 2;
 /// Begins to do what comes, for as long as the daemon serves.
 pub(crate) fn begin(app: &App) {
     let runtime = Handle::current();
-    if let Some(asked) = app.operations.asked() {
+    if let Some(asked) = app.backend.asked() {
         let (app, runtime) = (app.clone(), runtime.clone());
         on_a_thread("magic", move || {
             for asked in asked {
@@ -30,12 +30,12 @@ pub(crate) fn begin(app: &App) {
                 runtime.spawn(async move {
                     app.need.now();
                     let answer = magic::answer(&app, &asked).await;
-                    app.operations.answer(&asked.session, &asked.id, answer);
+                    app.backend.answer(&asked.session, &asked.id, answer);
                 });
             }
         });
     }
-    if let Some(due) = app.operations.due() {
+    if let Some(due) = app.backend.due() {
         let (app, room) = (app.clone(), Arc::new(Semaphore::new(AT_ONCE)));
         on_a_thread("errands", move || {
             for errand in due {
@@ -44,7 +44,7 @@ pub(crate) fn begin(app: &App) {
                     let _room = room.acquire().await;
                     app.need.now();
                     let did = run(&app, &errand).await;
-                    app.operations.did(&errand.session, did);
+                    app.backend.did(&errand.session, did);
                 });
             }
         });
@@ -60,7 +60,7 @@ fn on_a_thread(name: &'static str, work: impl FnOnce() + Send + 'static) {
 async fn run(app: &App, errand: &Errand) -> Did {
     match done(app, errand).await {
         Ok(()) => {
-            app.operations.tidy(&errand.session);
+            app.backend.tidy(&errand.session);
             Did::Done
         }
         Err(failure) if failure.another_time => Did::Busy,

@@ -17,10 +17,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_stream::StreamExt;
 
+use crate::backend::Failure;
 use crate::checks::bad;
 use crate::error::DaemonError;
 use crate::fields::understood;
-use crate::operations::Failure;
 use crate::server::App;
 
 /// The most that a request's body may take. An environment can be 2 MiB, and JSON makes it longer.

@@ -7,9 +7,9 @@ use axum::response::Response;
 
 use super::sessions::to_session;
 use super::{Body, Id, Params, Wait, ask, resolve};
+use crate::backend::Outcome;
 use crate::checks;
 use crate::operation::ToSession;
-use crate::operations::Outcome;
 use crate::server::App;
 
 /// Changes a session's name, labels, document, policy or mark, whatever it is doing.
@@ -24,7 +24,7 @@ pub(crate) async fn change(
 ) -> Outcome<Json<SessionView>> {
     checks::patch(&patch)?;
     let session = resolve(&app, id).await?.id;
-    Ok(Json(ask(&app, move |operations| operations.change(&session, patch)).await?))
+    Ok(Json(ask(&app, move |backend| backend.change(&session, patch)).await?))
 }
 
 /// Sends a signal to a session's main command.
@@ -39,7 +39,7 @@ pub(crate) async fn signal(
     Body(request): Body<SignalRequest>,
 ) -> Outcome<Json<Nothing>> {
     let session = resolve(&app, id).await?.id;
-    ask(&app, move |operations| operations.signal(&session, request)).await?;
+    ask(&app, move |backend| backend.signal(&session, request)).await?;
     Ok(Json(Nothing {}))
 }
 

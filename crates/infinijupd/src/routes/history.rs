@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use super::sessions::job;
 use super::{Body, Params, Wait, ask};
+use crate::backend::{Failure, Outcome};
 use crate::checks::{self, bad, expression, is_expression};
 use crate::operation::Operation;
-use crate::operations::{Failure, Outcome};
 use crate::server::App;
 
 /// How much of a history.
@@ -26,7 +26,7 @@ pub(crate) struct Part {
     responses((status = 200, body = Commits)),
 )]
 pub(crate) async fn history(State(app): State<App>, Params(part): Params<Part>) -> Outcome<Json<Commits>> {
-    Ok(Json(ask(&app, move |operations| operations.history(None, false, part.limit)).await?))
+    Ok(Json(ask(&app, move |backend| backend.history(None, false, part.limit)).await?))
 }
 
 /// Two snapshots.
@@ -46,7 +46,7 @@ pub(crate) struct Two {
 pub(crate) async fn diff(State(app): State<App>, Params(Two { a, b }): Params<Two>) -> Outcome<Json<Diff>> {
     expression("a", &a)?;
     expression("b", &b)?;
-    Ok(Json(ask(&app, move |operations| operations.diff(&a, &b)).await?))
+    Ok(Json(ask(&app, move |backend| backend.diff(&a, &b)).await?))
 }
 
 /// A snapshot in a path.
@@ -74,7 +74,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Which {
     responses((status = 200, body = CommitView), (status = 404, body = ErrorBody)),
 )]
 pub(crate) async fn commit(State(app): State<App>, Which(which): Which) -> Outcome<Json<CommitView>> {
-    Ok(Json(ask(&app, move |operations| operations.commit(&which)).await?))
+    Ok(Json(ask(&app, move |backend| backend.commit(&which)).await?))
 }
 
 /// The document that went with a snapshot, byte for byte.
@@ -83,7 +83,7 @@ pub(crate) async fn commit(State(app): State<App>, Which(which): Which) -> Outco
     responses((status = 200, content_type = "application/x-ipynb+json", body = Vec<u8>), (status = 404, body = ErrorBody)),
 )]
 pub(crate) async fn notebook(State(app): State<App>, Which(which): Which) -> Outcome<Response> {
-    let content = ask(&app, move |operations| operations.notebook(&which)).await?;
+    let content = ask(&app, move |backend| backend.notebook(&which)).await?;
     Ok(([("content-type", "application/x-ipynb+json")], content).into_response())
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn notebook(State(app): State<App>, Which(which): Which) -> Out
     responses((status = 200, body = Variables), (status = 404, body = ErrorBody)),
 )]
 pub(crate) async fn variables(State(app): State<App>, Which(which): Which) -> Outcome<Json<Variables>> {
-    let variables = ask(&app, move |operations| operations.variables(&which)).await?;
+    let variables = ask(&app, move |backend| backend.variables(&which)).await?;
     Ok(Json(Variables { variables }))
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn tag(
     Body(request): Body<TagRequest>,
 ) -> Outcome<Json<CommitView>> {
     checks::tag(&request)?;
-    Ok(Json(ask(&app, move |operations| operations.tag(request)).await?))
+    Ok(Json(ask(&app, move |backend| backend.tag(request)).await?))
 }
 
 /// Takes such a name away. The snapshot stays as long as something else leads to it.
@@ -116,7 +116,7 @@ pub(crate) async fn tag(
     responses((status = 200, body = Nothing), (status = "default", body = ErrorBody)),
 )]
 pub(crate) async fn untag(State(app): State<App>, Which(name): Which) -> Outcome<Json<Nothing>> {
-    ask(&app, move |operations| operations.untag(&name)).await?;
+    ask(&app, move |backend| backend.untag(&name)).await?;
     Ok(Json(Nothing {}))
 }
 

@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Id, Params};
+use crate::backend::{Failure, Outcome};
 use crate::checks::bad;
 use crate::events::{Reader, blank};
 use crate::idle::Listening;
 use crate::jobs::JobCell;
-use crate::operations::{Failure, Outcome};
 use crate::server::App;
 
 /// How often a comment shows that a quiet stream is alive. It also finds out that a client has gone.

@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Id, Params, ask, resolve};
+use crate::backend::Outcome;
 use crate::error::DaemonError;
 use crate::idle::Listening;
-use crate::operations::Outcome;
 use crate::server::App;
 
 /// How much is read and sent at a time.
@@ -47,7 +47,7 @@ pub(crate) struct Part {
 pub(crate) async fn log(State(app): State<App>, Id(id): Id, Params(part): Params<Part>) -> Outcome<Response> {
     let session = resolve(&app, id).await?;
     let which = session.id.clone();
-    let path = ask(&app, move |operations| operations.log(&which)).await?;
+    let path = ask(&app, move |backend| backend.log(&which)).await?;
     let opened = tokio::task::spawn_blocking(move || lifecycle::bounded::open(&path)).await;
     let refused = |reason: String| DaemonError::Log { session: session.id.clone(), reason };
     let file =

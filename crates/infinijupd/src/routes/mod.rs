@@ -23,9 +23,9 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use body::Body;
 
+use crate::backend::{self, Backend, Failure, Outcome};
 use crate::checks::bad;
 use crate::error::DaemonError;
-use crate::operations::{self, Failure, Operations, Outcome};
 use crate::server::App;
 
 /// How many characters of a path that does not exist are repeated in the answer.
@@ -137,12 +137,12 @@ pub(crate) struct Wait {
 /// Asks the engine something that does not take long.
 async fn ask<T: Send + 'static>(
     app: &App,
-    question: impl FnOnce(&dyn Operations) -> Outcome<T> + Send + 'static,
+    question: impl FnOnce(&dyn Backend) -> Outcome<T> + Send + 'static,
 ) -> Outcome<T> {
-    operations::ask(&app.operations, question).await
+    backend::ask(&app.backend, question).await
 }
 
 /// Finds a session.
 async fn resolve(app: &App, which: String) -> Outcome<api::SessionView> {
-    ask(app, move |operations| operations.session(&which)).await
+    ask(app, move |backend| backend.session(&which)).await
 }

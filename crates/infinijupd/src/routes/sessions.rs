@@ -12,14 +12,14 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::{Body, Id, Params, Wait, ask, resolve};
+use crate::backend::Outcome;
 use crate::operation::{Operation, ToSession};
-use crate::operations::Outcome;
 use crate::server::App;
 
 /// All sessions.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = Sessions)))]
 pub(crate) async fn list(State(app): State<App>) -> Outcome<Json<Sessions>> {
-    Ok(Json(Sessions { sessions: ask(&app, |operations| operations.sessions()).await? }))
+    Ok(Json(Sessions { sessions: ask(&app, |backend| backend.sessions()).await? }))
 }
 
 /// One session.
@@ -55,7 +55,7 @@ pub(crate) async fn history(
 ) -> Outcome<Json<Commits>> {
     let session = resolve(&app, id).await?;
     let which = session.id;
-    Ok(Json(ask(&app, move |operations| operations.history(Some(&which), family, limit)).await?))
+    Ok(Json(ask(&app, move |backend| backend.history(Some(&which), family, limit)).await?))
 }
 
 /// Begins a job, and answers now or when it has ended.

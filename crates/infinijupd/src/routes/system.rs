@@ -6,24 +6,24 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 
 use super::ask;
+use crate::backend::{Failure, Outcome};
 use crate::error::DaemonError;
 use crate::home::Home;
 use crate::idle::sessions_running;
 use crate::metrics::CONTENT_TYPE;
-use crate::operations::{Failure, Outcome};
 use crate::server::App;
 
 /// Versions, and whether anything can be done here.
 #[utoipa::path(get, path = "/v1/version", tag = "system", responses((status = 200, body = Version)))]
 pub(crate) async fn version(State(app): State<App>) -> Outcome<Json<Version>> {
-    Ok(Json(ask(&app, |operations| Ok(operations.version())).await?))
+    Ok(Json(ask(&app, |backend| Ok(backend.version())).await?))
 }
 
 /// What this machine can and cannot do.
 #[utoipa::path(get, path = "/v1/doctor", tag = "system", responses((status = 200, body = Doctor)))]
 pub(crate) async fn doctor(State(app): State<App>) -> Outcome<Json<Doctor>> {
     let _turn = app.examination.lock().await;
-    Ok(Json(ask(&app, move |operations| operations.doctor()).await?))
+    Ok(Json(ask(&app, move |backend| backend.doctor()).await?))
 }
 
 /// This document.
@@ -63,14 +63,14 @@ pub(crate) async fn stop(State(app): State<App>) -> Json<Nothing> {
 /// Where the store is.
 #[utoipa::path(get, path = "/v1/store", tag = "system", responses((status = 200, body = StoreView)))]
 pub(crate) async fn store(State(app): State<App>) -> Outcome<Json<StoreView>> {
-    let path = ask(&app, |operations| operations.store()).await?;
+    let path = ask(&app, |backend| backend.store()).await?;
     Ok(Json(StoreView { path: path.into() }))
 }
 
 /// What was counted, in the text form of OpenMetrics.
 #[utoipa::path(get, path = "/metrics", tag = "system", responses((status = 200, content_type = "text/plain", body = String)))]
 pub(crate) async fn metrics(State(app): State<App>) -> Outcome<Response> {
-    let sessions = ask(&app, |operations| operations.sessions()).await?;
+    let sessions = ask(&app, |backend| backend.sessions()).await?;
     let text = app.metrics.render(&sessions).map_err(|error| {
         Failure::from(DaemonError::Bug { detail: format!("metrics cannot be written: {error}") })
     })?;

@@ -73,7 +73,7 @@ impl Daemon {
             settings: directory.path().join("settings.toml"),
         };
         let home = Home::new(places, false, idle_end);
-        let app = App::new(Arc::clone(&double) as Arc<dyn infinijupd::Operations>, limits, home);
+        let app = App::new(Arc::clone(&double) as Arc<dyn infinijupd::Backend>, limits, home);
         let listener = PeerListener::bind(&socket).unwrap();
         let (stop, stopped) = oneshot::channel();
         let serving = app.clone().serve(listener, async {

@@ -16,7 +16,7 @@ use api::{
 use lifecycle::{Asked, Did, Errand, LifecycleError, SessionId};
 use serde_json::Value;
 
-use infinijupd::{Failure, Happening, Operations, Outcome, Progress};
+use infinijupd::{Backend, Failure, Happening, Outcome, Progress};
 
 pub(crate) struct Double {
     sessions: Mutex<Vec<SessionView>>,
@@ -69,6 +69,7 @@ impl Double {
             exit: None,
             files: FilePolicy::Open,
             memory_bytes: None,
+            standby_bytes: None,
             attached: false,
             gpus: Vec::new(),
             vram_bytes: None,
@@ -121,7 +122,7 @@ pub(crate) fn failure(status: u16, message: &str) -> Failure {
     Failure { status, body: Box::new(body), another_time: false }
 }
 
-impl Operations for Double {
+impl Backend for Double {
     fn version(&self) -> Version {
         Version { version: "0".to_owned(), api: api::API_VERSION, criu: None, refusal: None }
     }
@@ -242,6 +243,7 @@ impl Operations for Double {
             memory_bytes: 5_000,
             vram_bytes: 0,
             gpu_paused_us: 0,
+            frozen_bytes: None,
             not_captured: Vec::new(),
             warnings: Vec::new(),
             steps: Vec::new(),

@@ -141,6 +141,7 @@ async fn metrics_count_and_name_nobody() {
         "infinijup_frozen_seconds_count 1",
         "infinijup_sessions{state=\"running\"} 1",
         "infinijup_sessions{state=\"failed\"} 0",
+        "infinijup_standby_bytes 0",
         "infinijup_jobs_running{operation=\"snapshot\"} 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");

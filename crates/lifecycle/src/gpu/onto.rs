@@ -1,13 +1,17 @@
 //! Which GPUs a restore gets, decided beforehand.
 
+use std::path::Path;
+
+use cas_core::Store;
+use cas_core::progress::Silent;
+use image_store::{Storing, lay_out_device_memory};
 use manifest::Snapshot;
 use manifest::snapshot::{GpuSection, HostSection};
+use session_record::{GpuWish, Record};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::ports::{GpuHeld, GpuWanted, Placed};
-use crate::record::Record;
-use crate::session::GpuWish;
+use crate::ports::{GpuHeld, GpuPlan, GpuWanted, Placed};
 
 /// What a restore is to have.
 #[derive(Clone, Copy, Default, Debug)]
@@ -21,11 +25,18 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl GpuHeld {
-    /// `None` for a snapshot without any.
-    pub(crate) fn of(snapshot: &Snapshot) -> Result<Option<Self>> {
+    /// `None` for a snapshot without any. Device memory that is not in its processes is laid out in `device`.
+    pub(crate) fn of(
+        store: &Store,
+        commit: &str,
+        snapshot: &Snapshot,
+        device: &Path,
+    ) -> Result<Option<Self>> {
         let processes = snapshot.get::<GpuSection>()?.unwrap_or_default().processes;
         let gpus = snapshot.get::<HostSection>()?.map(|host| host.fingerprint.gpus).unwrap_or_default();
-        Ok((!processes.is_empty()).then_some(Self { processes, gpus }))
+        let beside = lay_out_device_memory(store, commit, snapshot, device, &Silent)?;
+        let beside = beside.then(|| device.to_owned());
+        Ok((!processes.is_empty()).then_some(Self { processes, gpus, beside }))
     }
 }
 
@@ -39,6 +50,15 @@ impl Placed {
 }
 
 impl Engine {
+    /// Where the device memory of a plan goes, if it need not go through its processes.
+    pub(crate) fn beside(&self, record: &Record, plan: &GpuPlan) -> Result<Option<Storing>> {
+        if !plan.beside || !self.inner.stages.may_lie_on_disk(plan.vram_bytes())? {
+            return Ok(None);
+        }
+        let directory = self.inner.place.device_memory(&record.id);
+        Ok(Some(self.inner.store.open()?.write_device_memory(record.head_id()?, directory)?))
+    }
+
     /// Finds GPUs for a restore into this session. Nothing is touched; everything that can be told beforehand refuses here.
     pub(crate) fn place_gpus(
         &self,

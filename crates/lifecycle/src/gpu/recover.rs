@@ -8,13 +8,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::explain;
 use sandbox::process::Identity;
+use session_record::journal::{Entry, GpuNotes};
+use session_record::{Record, SessionId};
 
 use crate::engine::Engine;
-use crate::error::{LifecycleError, Result, explain};
-use crate::journal::{Entry, GpuNotes};
-use crate::locks::Doing;
-use crate::record::{Record, SessionId};
+use crate::error::{LifecycleError, Result};
+use session_record::locks::Doing;
 
 /// How soon to look again whether what was in the way has passed.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -29,14 +30,14 @@ impl Engine {
 
     /// Brings the processes of these notes back. Workers of an earlier daemon have been waited for; our own may well be among those
     /// that are noted, and what they do is the driver's business.
-    pub(crate) fn back_from_notes(&self, notes: &GpuNotes) -> Result<()> {
-        self.gpu().bring_back(&notes.gpu)
+    pub(crate) fn back_from_notes(&self, id: &SessionId, notes: &GpuNotes) -> Result<()> {
+        self.gpu().bring_back(&notes.gpu, &self.inner.place.device_memory(id))
     }
 
     /// The same for a tree of which nothing was noted, or what was noted cannot be read.
     pub(crate) fn back_from_anywhere(&self, record: &Record) -> Result<()> {
         match record.init.filter(Identity::is_alive) {
-            Some(init) => self.gpu().bring_back_tree(init),
+            Some(init) => self.gpu().bring_back_tree(init, &self.inner.place.device_memory(&record.id)),
             None => Ok(()),
         }
     }
@@ -56,14 +57,14 @@ impl Engine {
         }
         let entry = self.inner.journal.reopen(&record.id)?;
         let result = match &entry {
-            Some(entry) => self.back_from_notes(&entry.notes()),
+            Some(entry) => self.back_from_notes(&record.id, &entry.notes()),
             None => self.back_from_anywhere(record),
         };
         match result {
             Ok(()) => {
                 record.gpu_trouble = None;
                 self.save(record)?;
-                entry.map_or(Ok(()), Entry::done)
+                Ok(entry.map_or(Ok(()), Entry::done)?)
             }
             Err(error) => {
                 record.gpu_trouble = Some(explain(&error));

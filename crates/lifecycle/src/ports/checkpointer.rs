@@ -1,14 +1,17 @@
 //! How the state of a process tree becomes files, and files a tree.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use checkpoint_criu::{Dumped, Hooks, Leave};
+#[cfg(doc)]
+use checkpoint_criu::CriuError;
+use checkpoint_criu::{Dumped, Hooks, Leave, MapId, Missing};
 use sandbox::User;
 use sandbox::process::Identity;
+use session_record::{HabitatKind, Record, SessionId};
 
 use crate::error::Result;
-use crate::ports::HabitatKind;
-use crate::record::Record;
 
 /// Writes the state of process trees to files, and makes processes of such files.
 pub trait Checkpointer: Send + Sync {
@@ -22,10 +25,15 @@ pub trait Checkpointer: Send + Sync {
     fn can_serve_host(&self) -> Result<()>;
 
     /// Freezes a tree and writes it out. At [`checkpoint_criu::Event::PostDump`] everything stands still. On an error the tree
-    /// runs on.
+    /// runs on. One that says that memory could not take its way ([`checkpoint_criu::CriuError::Memory`]) asks for another attempt, with
+    /// [`DumpWanted::stored`] as `None`.
     fn dump(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<Dumped>;
 
-    /// Makes the processes, and says the number of the first one as CRIU sees it.
+    /// Whether it can bring back pages that are not in the images ([`RestoreWanted::missing`]), for trees that live there.
+    fn can_fill(&self, kind: HabitatKind) -> bool;
+
+    /// Makes the processes, and says the number of the first one as CRIU sees it. On an error none of them has run, unless it is
+    /// [`CriuError::Stopped`]; but some may be there.
     fn restore(&self, tree: &Tree<'_>, wanted: &RestoreWanted<'_>, hooks: &mut dyn Hooks) -> Result<i32>;
 
     /// Lets a tree go on that a dump has left stopped, or may have.
@@ -35,6 +43,8 @@ pub trait Checkpointer: Send + Sync {
 /// Whose tree it is, and where it lives.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'a> {
+    /// Its session, if it has one.
+    pub session: Option<&'a SessionId>,
     /// Where it lives.
     pub kind: HabitatKind,
     /// The box, if it lives in one.
@@ -45,7 +55,7 @@ pub struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     pub(crate) fn of(record: &'a Record) -> Self {
-        Self { kind: record.habitat, holder: record.holder, owner: &record.owner }
+        Self { session: Some(&record.id), kind: record.habitat, holder: record.holder, owner: &record.owner }
     }
 }
 
@@ -62,15 +72,27 @@ pub struct DumpWanted<'a> {
     pub leave: Leave,
     /// Where files may be that the tree watches.
     pub watched: Vec<PathBuf>,
+    /// What the newest snapshot has of the memory of the tree's processes, by their numbers in its images. `None` if memory must not be copied
+    /// before the tree stands still: a device may write to it behind the kernel's back.
+    pub stored: Option<&'a BTreeMap<u32, MapId>>,
 }
 
 /// A restore.
-#[derive(Debug)]
 pub struct RestoreWanted<'a> {
     /// The images.
     pub images: &'a Path,
+    /// The pages that are not in them.
+    pub missing: Option<Arc<dyn Missing>>,
+    /// Whether no device will write to their memory, so that all writes can be followed from the first instruction on.
+    pub follow: bool,
     /// Where the log goes.
     pub log_dir: &'a Path,
     /// Whether file locks are taken again. Not for a branch, whose original has them.
     pub file_locks: bool,
+    /// Asked when all processes are whole and stand still, with the number of the first. They wait for as long as it takes to answer, and are gone if this daemon ends
+    /// meanwhile; with `false` none of them ever runs, and the restore is an error.
+    pub hold: Option<Hold>,
 }
+
+/// Says whether processes that stand by are to go.
+pub type Hold = Arc<dyn Fn(i32) -> bool + Send + Sync>;

@@ -5,7 +5,7 @@
 //! 1. *look* ([`Gpu::look`], then [`GpuLook::plan`]): who in the tree uses a GPU, and is there anything that its driver cannot take?
 //!    Everything that could refuse is asked here, with nothing touched. A tree that uses no GPU pays for a look and no more.
 //! 2. *off the GPU* ([`Gpu::take_off`]): all processes of the plan are locked, then all are taken off, while the tree runs. Their
-//!    device memory is then ordinary memory of theirs, and nothing of a device is open in the tree.
+//!    device memory is then ordinary memory of theirs, or in files beside them, and nothing of a device is open in the tree.
 //! 3. The checkpointer freezes and dumps what are ordinary processes now.
 //! 4. *back* ([`OffGpu`]) in place, or *onto* the GPUs ([`Gpu::place`], then [`Placed::put`]) that a restore was promised.
 //!
@@ -16,16 +16,19 @@
 //! on disk; after a crash the pipelines hand what is noted there to [`Gpu::bring_back`].
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use image_store::Storing;
 use manifest::host::Gpu as GpuOfHost;
 use manifest::snapshot::{GpuProcess, GpuSection};
 use preflight::Problem;
 use sandbox::process::Identity;
 use sandbox::{DeviceNode, User};
+use session_record::GpuWish;
+use session_record::journal::GpuJournal;
 
 use crate::error::{LifecycleError, Result};
-use crate::session::GpuWish;
 use crate::steps::Steps;
 
 /// The GPUs of the machine, and the way to their driver.
@@ -49,11 +52,12 @@ pub trait Gpu: Send + Sync {
     fn look(&self, init: i32) -> Result<Option<GpuLook>>;
 
     /// Takes what is planned off the GPU; `init` is the first process of the tree. On an error all of it runs, or the error is
-    /// [`LifecycleError::GpuStuck`].
+    /// [`LifecycleError::GpuStuck`]. Device memory goes to `beside`, if that can be done; its files are removed when all of it is back.
     fn take_off(
         &self,
         plan: &GpuPlan,
         init: i32,
+        beside: Option<&Storing>,
         journal: &dyn GpuJournal,
         steps: &mut Steps<'_>,
     ) -> Result<Box<dyn OffGpu>>;
@@ -72,26 +76,14 @@ pub trait Gpu: Send + Sync {
     /// Waits for a process that works on GPUs for an earlier daemon. It ends by itself and is never killed.
     fn wait_for_worker(&self, worker: Identity);
 
-    /// Makes these run on the GPU, whatever was done to them. Those that have ended need nothing.
-    fn bring_back(&self, processes: &[Identity]) -> Result<()>;
+    /// Makes these run on the GPU, whatever was done to them. Those that have ended need nothing. Their device memory may be in `beside`.
+    fn bring_back(&self, processes: &[Identity], beside: &Path) -> Result<()>;
 
     /// The same for all of a tree, of which nobody knows what was done to it.
-    fn bring_back_tree(&self, init: Identity) -> Result<()>;
+    fn bring_back_tree(&self, init: Identity, beside: &Path) -> Result<()>;
 
     /// Whether it is no use to bring these back now, and may be later: a call to the driver hangs, or somebody has stopped one of them.
     fn must_wait(&self, processes: &[Identity]) -> bool;
-}
-
-/// Where it is written down who is about to be touched, and by whom: the journal of the session.
-pub trait GpuJournal {
-    /// These processes are about to be taken off the GPU, or put onto it. On disk with the next [`GpuJournal::sync`].
-    fn note_gpu(&self, processes: Vec<Identity>);
-
-    /// This process is about to call the driver. On disk with the next [`GpuJournal::sync`].
-    fn note_gpu_worker(&self, worker: Identity);
-
-    /// Everything that was noted is on disk when this returns.
-    fn sync(&self) -> Result<()>;
 }
 
 /// What a machine has.
@@ -139,6 +131,8 @@ pub struct GpuPlan {
     pub section: GpuSection,
     /// The GPUs that they can see.
     pub host: GpuHost,
+    /// Whether device memory need not go through their own.
+    pub beside: bool,
 }
 
 impl GpuPlan {
@@ -185,6 +179,8 @@ pub struct GpuHeld {
     pub processes: Vec<GpuProcess>,
     /// The GPUs that they could see.
     pub gpus: Vec<GpuOfHost>,
+    /// Where their device memory is laid out, if it is not in their own.
+    pub beside: Option<PathBuf>,
 }
 
 /// What a restore of it is to have.

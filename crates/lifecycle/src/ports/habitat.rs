@@ -7,10 +7,10 @@ use std::process::Output;
 use rustix::process::Signal;
 use sandbox::process::Identity;
 use sandbox::{Commands, DeviceNode, Program};
+use session_record::{Record, SessionId};
 use workspace::Places;
 
-use crate::error::Result;
-use crate::record::{Record, SessionId};
+use crate::error::{LifecycleError, Result};
 
 /// What CRIU has made, before it runs.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,40 @@ pub trait Habitat: Send + Sync {
 
     /// Writes what it has beside its tree to `images`. Everything stands still.
     fn save(&self, record: &Record, images: &Path) -> Result<()>;
+
+    // ---- beside the one that lives ----
+
+    /// Whether a second one can stand by beside this one, to take its place.
+    fn can_stand_by(&self, _: &Record) -> bool {
+        false
+    }
+
+    /// Whether there is room for processes that stand by and use so many bytes; with `None`, for those that do so already.
+    fn room_beside(&self, _: Option<u64>) -> bool {
+        false
+    }
+
+    /// As [`Habitat::make_ready`], beside the one that lives, which is not touched. The record then names the new one. [`Habitat::end`]
+    /// spares it for as long as this daemon lives, until it has moved in. CRIU will write its log to `log_dir`.
+    fn make_beside(&self, record: &mut Record, _images: &Path, _log_dir: &Path) -> Result<()> {
+        Err(LifecycleError::Bug(format!("nothing can stand by for session {}", record.id)))
+    }
+
+    /// What stands by takes the place of the one that lived, which is gone; it does not run yet. The record then names it. An error says
+    /// that it does not fit: some file that it has open is not the one that has that name now.
+    fn move_in(&self, record: &mut Record, _beside: &Record) -> Result<()> {
+        Err(LifecycleError::Bug(format!("nothing stands by for session {}", record.id)))
+    }
+
+    /// Ends what stands by, or is being made to.
+    fn end_beside(&self, _beside: &Record) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends what a daemon before this one had made for the session and its record does not name.
+    fn end_strays(&self, _record: &Record) -> Result<()> {
+        Ok(())
+    }
 
     // ---- what it is like ----
 

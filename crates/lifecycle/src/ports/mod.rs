@@ -23,21 +23,20 @@ mod doctor;
 mod error;
 mod gpu;
 mod habitat;
-mod kind;
 mod set;
 
-pub use checkpointer::{Checkpointer, DumpWanted, RestoreWanted, Tree};
+pub use checkpointer::{Checkpointer, DumpWanted, Hold, RestoreWanted, Tree};
 pub use doctor::Examine;
 pub use error::{EngineError, Means};
 pub use gpu::{
-    AskDriver, Gpu, GpuHeld, GpuHost, GpuJournal, GpuLook, GpuPlan, GpuWanted, Granted, OffGpu, OntoGpu,
-    Placed,
+    AskDriver, Gpu, GpuHeld, GpuHost, GpuLook, GpuPlan, GpuWanted, Granted, OffGpu, OntoGpu, Placed,
 };
 pub use habitat::{Habitat, Made};
-pub use kind::HabitatKind;
+pub use image_store::{DevicePart, Storing};
 pub use set::Ports;
 
-pub use crate::error::explain;
-pub use crate::place::{LOG, Place, make as make_private};
-pub use crate::record::{KernelRecord, Record};
 pub use crate::steps::Steps;
+pub use base::explain;
+pub use session_record::journal::GpuJournal;
+pub use session_record::place::{LOG, Place, make as make_private};
+pub use session_record::{HabitatKind, KernelRecord, Record};

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::ports::{Checkpointer, Examine, Gpu, Habitat, HabitatKind};
+use session_record::HabitatKind;
+
+use crate::ports::{Checkpointer, Examine, Gpu, Habitat};
 
 /// Whoever does things to the machine, given to an engine.
 pub struct Ports {

@@ -5,17 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use api::{
-    FilePolicy, GpuWish, ResumeRequest, RollbackRequest, SessionView, SnapshotRequest, Start, StartRequest,
-    StopRequest,
+    FilePolicy, GpuWish, ResumeRequest, RollbackRequest, SessionState, SessionView, SnapshotRequest, Start,
+    StartRequest, StopRequest,
 };
+use session_record::Record;
 
+use super::gpu::{FakeGpu, State};
 use super::machine::{FakeBox, FakeCriu, Machine, is_stopped, number_in};
 use super::rest::Nothing;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ports::Ports;
-use crate::record::{Record, SessionState};
 use crate::recover::Recovery;
 use crate::steps::{NoWatch, Steps};
 use crate::timeline::HistoryRequest;
@@ -30,6 +31,8 @@ pub(super) struct Ground {
     /// Removed at the end, by the one who made it.
     _own: Option<tempfile::TempDir>,
     machine: Machine,
+    /// Whether its sessions have a GPU.
+    with_gpu: bool,
 }
 
 impl Drop for Ground {
@@ -42,17 +45,17 @@ impl Drop for Ground {
 
 impl Ground {
     /// A new one. In memory where there is such a place: hundreds are made, and each waits for the disk many times.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(with_gpu: bool) -> Self {
         let shm = Path::new("/dev/shm");
         let own = tempfile::tempdir_in(shm).or_else(|_| tempfile::tempdir()).unwrap();
         let home = own.path().to_owned();
         fs::create_dir(home.join("work")).unwrap();
-        Self { machine: Machine::at(&home), home, _own: Some(own) }
+        Self { machine: Machine::at(&home), home, _own: Some(own), with_gpu }
     }
 
     /// One that another process has made.
-    pub(super) fn at(home: PathBuf) -> Self {
-        Self { machine: Machine::at(&home), home, _own: None }
+    pub(super) fn at(home: PathBuf, with_gpu: bool) -> Self {
+        Self { machine: Machine::at(&home), home, _own: None, with_gpu }
     }
 
     pub(super) fn home(&self) -> &Path {
@@ -77,8 +80,8 @@ impl Ground {
         let ports = Ports {
             checkpointer: std::sync::Arc::new(FakeCriu(machine.clone())),
             own_box: std::sync::Arc::new(FakeBox(machine.clone())),
-            host_tree: std::sync::Arc::new(FakeBox(machine)),
-            gpu: std::sync::Arc::new(Nothing),
+            host_tree: std::sync::Arc::new(FakeBox(machine.clone())),
+            gpu: std::sync::Arc::new(FakeGpu(machine)),
             doctor: std::sync::Arc::new(Nothing),
         };
         Engine::open(config, |_| Ok(ports)).unwrap()
@@ -89,12 +92,12 @@ impl Ground {
     }
 
     /// Starts a session whose workspace lies beside the state directory.
-    pub(super) fn start(engine: &Engine, name: &str) -> Result<SessionView> {
+    pub(super) fn start(&self, engine: &Engine, name: &str) -> Result<SessionView> {
         let work = engine.inner.place.state.parent().unwrap().join("work");
         let request = StartRequest {
             name: Some(name.to_owned()),
             files: FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: Some(1 << 20) },
-            gpus: GpuWish::None,
+            gpus: if self.with_gpu { GpuWish::All } else { GpuWish::None },
             ..StartRequest::command(COMMAND, work)
         };
         engine.start(request, &NoWatch)
@@ -102,7 +105,7 @@ impl Ground {
 
     /// The session `s`, with a snapshot that is tagged `first`, and with what it has done since.
     pub(super) fn session_with_a_past(&self, engine: &Engine) {
-        let id = Self::start(engine, "s").unwrap().id;
+        let id = self.start(engine, "s").unwrap().id;
         self.lives_on(&id, 1, "one");
         let request = SnapshotRequest { tag: Some("first".to_owned()), ..SnapshotRequest::default() };
         engine.snapshot("s", &request, &NoWatch).unwrap();
@@ -140,6 +143,8 @@ impl Ground {
                 (SessionState::Running, [(process, number)]) => {
                     assert_eq!(record.init, Some(*process), "another process than the record says");
                     assert!(!is_stopped(*process), "it was left standing still");
+                    let on_gpu = self.with_gpu.then_some((State::Running, *number));
+                    assert_eq!(self.machine.on_gpu(*process), on_gpu, "its work on the GPU");
                     Some(*number)
                 }
                 (SessionState::Running, _) => panic!("{} processes of {}", processes.len(), record.name),
@@ -171,7 +176,7 @@ impl Ground {
     /// Every number that is in somebody's memory or in a snapshot of somebody's.
     fn numbers(&self, engine: &Engine) -> BTreeSet<u8> {
         let mut numbers: BTreeSet<u8> =
-            self.machine.living().into_iter().map(|(.., number)| number).collect();
+            self.machine.living().into_iter().map(|(.., [number, _])| number).collect();
         let records: Vec<Record> = engine.records().values().cloned().collect();
         for record in records {
             let request = HistoryRequest { session: Some(record.id.as_str()), family: false, limit: None };
@@ -218,8 +223,8 @@ fn number_at(engine: &Engine, record: &Record, commit: &str) -> Option<u8> {
     let store = engine.inner.store.open().unwrap();
     let commit = store.resolve(commit).unwrap();
     // Not by force: it is a snapshot of this session's, and must be known as one.
-    let aim = engine.aim(record, &store, commit, false, &mut Steps::new(&NoWatch)).unwrap();
-    Some(number_in(aim.images.path()))
+    let aim = engine.aim(record, &store, commit, 1, false, &mut Steps::new(&NoWatch)).unwrap();
+    Some(number_in(aim.images().unwrap().path()))
 }
 
 fn names(directory: &Path) -> Vec<String> {

@@ -5,6 +5,7 @@
 //! 2 and the text `two`, which are in no snapshot.
 
 use super::ground::Ground;
+use super::machine::wait_until;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::steps::NoWatch;
@@ -19,7 +20,7 @@ pub(super) struct Story {
     /// Makes the situation.
     pub(super) before: fn(&Ground, &Engine),
     /// The operation.
-    pub(super) act: fn(&Engine) -> Result<()>,
+    pub(super) act: fn(&Ground, &Engine) -> Result<()>,
     /// States, as if nothing had been asked.
     pub(super) untouched: &'static [&'static str],
     /// States, as if nothing had happened to it.
@@ -40,6 +41,14 @@ fn awake(ground: &Ground, engine: &Engine) {
     ground.session_with_a_past(engine);
 }
 
+/// It is awake, and its snapshot stands by.
+fn with_standby(ground: &Ground, engine: &Engine) {
+    ground.session_with_a_past(engine);
+    let record = engine.find("s").unwrap();
+    engine.stand_by(&record, record.head_id().unwrap().unwrap()).unwrap();
+    wait_until("nothing stands by", || engine.inner.standbys.ready(&record.id).is_some());
+}
+
 fn asleep(ground: &Ground, engine: &Engine) {
     ground.session_with_a_past(engine);
     engine.suspend("s", &SuspendRequest::default(), &NoWatch).unwrap();
@@ -50,12 +59,12 @@ fn ended(ground: &Ground, engine: &Engine) {
     engine.stop("s", GRACE).unwrap();
 }
 
-fn back(engine: &Engine) -> Result<()> {
+fn back(_: &Ground, engine: &Engine) -> Result<()> {
     let request = RollbackRequest { force: true, ..RollbackRequest::to("first") };
     engine.rollback("s", &request, &NoWatch).map(drop)
 }
 
-fn branched(engine: &Engine) -> Result<()> {
+fn branched(_: &Ground, engine: &Engine) -> Result<()> {
     let request = BranchRequest { name: Some("t".to_owned()), ..BranchRequest::default() };
     engine.branch("s", &request, &NoWatch).map(drop)
 }
@@ -76,7 +85,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "start",
         before: |_, _| (),
-        act: |engine| Ground::start(engine, "s").map(drop),
+        act: |ground, engine| ground.start(engine, "s").map(drop),
         untouched: &[""],
         after: &["s running 100 -"],
         between: &[],
@@ -87,7 +96,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "snapshot",
         before: awake,
-        act: |engine| engine.snapshot("s", &SnapshotRequest::default(), &NoWatch).map(drop),
+        act: |_, engine| engine.snapshot("s", &SnapshotRequest::default(), &NoWatch).map(drop),
         untouched: &["s running 2 two"],
         after: &["s running 2 two"],
         between: &[],
@@ -98,7 +107,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "suspend",
         before: awake,
-        act: |engine| engine.suspend("s", &SuspendRequest::default(), &NoWatch).map(drop),
+        act: |_, engine| engine.suspend("s", &SuspendRequest::default(), &NoWatch).map(drop),
         untouched: &["s running 2 two"],
         after: &["s suspended 2 two"],
         between: &[],
@@ -109,7 +118,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "resume",
         before: asleep,
-        act: |engine| engine.resume("s", &ResumeRequest::default(), &NoWatch).map(drop),
+        act: |_, engine| engine.resume("s", &ResumeRequest::default(), &NoWatch).map(drop),
         untouched: &["s suspended 2 two"],
         after: &["s running 2 two"],
         between: &[],
@@ -125,6 +134,17 @@ pub(super) const STORIES: &[Story] = &[
         after: &["s running 1 one"],
         between: &[],
         // Neither the one state nor the other could be made: it sleeps at the one that it had.
+        failed: &["s suspended 2 two", "s suspended 2 one"],
+        kept: &[1, 2],
+        moments: 30,
+    },
+    Story {
+        name: "rollback_to_standby",
+        before: with_standby,
+        act: back,
+        untouched: &["s running 2 two"],
+        after: &["s running 1 one"],
+        between: &[],
         failed: &["s suspended 2 two", "s suspended 2 one"],
         kept: &[1, 2],
         moments: 30,
@@ -166,7 +186,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "restart",
         before: awake,
-        act: |engine| restarted(engine, false),
+        act: |_, engine| restarted(engine, false),
         untouched: &["s running 2 two"],
         after: &["s running 100 two"],
         // The old processes are gone and the new ones never came: its snapshots are there.
@@ -178,7 +198,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "restart_with_snapshot",
         before: awake,
-        act: |engine| restarted(engine, true),
+        act: |_, engine| restarted(engine, true),
         untouched: &["s running 2 two"],
         after: &["s running 100 two"],
         between: &["s failed 2 two"],
@@ -189,7 +209,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "stop",
         before: awake,
-        act: |engine| engine.stop("s", GRACE).map(drop),
+        act: |_, engine| engine.stop("s", GRACE).map(drop),
         untouched: &["s running 2 two"],
         // Killed before its end was written down, it ended by itself as far as anyone knows.
         after: &["s ended 1 two"],
@@ -201,7 +221,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "remove",
         before: ended,
-        act: |engine| engine.remove("s"),
+        act: |_, engine| engine.remove("s"),
         untouched: &["s ended 1 two"],
         after: &[""],
         between: &[],

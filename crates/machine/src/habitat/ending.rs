@@ -12,6 +12,15 @@ const KILL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Ends these and whatever is in the session's control group, and waits until they are gone.
 pub(super) fn end_all(id: &SessionId, doomed: &[Identity]) -> Result<()> {
+    end_boxes(id, doomed)?;
+    if let Some(cgroup) = Cgroup::open(id.as_str())? {
+        cgroup.kill(KILL_LIMIT)?;
+    }
+    Ok(())
+}
+
+/// Ends these and what ends with them, and waits until they are gone.
+pub(super) fn end_boxes(id: &SessionId, doomed: &[Identity]) -> Result<()> {
     for one in doomed {
         // One that is gone already needs no signal.
         let _gone = one.signal(Signal::KILL);
@@ -23,9 +32,6 @@ pub(super) fn end_all(id: &SessionId, doomed: &[Identity]) -> Result<()> {
                 one.pid
             )));
         }
-    }
-    if let Some(cgroup) = Cgroup::open(id.as_str())? {
-        cgroup.kill(KILL_LIMIT)?;
     }
     Ok(())
 }
@@ -39,7 +45,12 @@ pub(super) fn thaw_group(id: &SessionId) {
 
 /// Removes the control group, which nobody is in any more.
 pub(super) fn remove_group(id: &SessionId) -> Result<()> {
-    match Cgroup::open(id.as_str())? {
+    remove_group_named(id.as_str())
+}
+
+/// The same for one with another name.
+pub(super) fn remove_group_named(name: &str) -> Result<()> {
+    match Cgroup::open(name)? {
         Some(cgroup) => Ok(cgroup.remove()?),
         None => Ok(()),
     }

@@ -3,9 +3,12 @@
 //! In a box of ours ([`OwnBox`]: user, PID, mount, network and other namespaces) or, adopted while they ran, on the machine itself
 //! ([`HostTree`]). The pipelines ask either of them as a [`lifecycle::ports::Habitat`] and never look which one it is.
 
+mod beside;
 mod ending;
 mod host_tree;
 mod own_box;
+mod room;
+mod same_files;
 
 pub(crate) use host_tree::HostTree;
 pub(crate) use own_box::OwnBox;

@@ -24,7 +24,9 @@ use sandbox::{
 };
 use workspace::Places;
 
+use super::beside::{self, Beside};
 use super::ending::{end_all, remove_group, thaw_group};
+use super::room;
 use crate::credentials;
 
 /// The box's file systems in memory, as a tar archive.
@@ -34,28 +36,43 @@ const CLOCKS_FILE: &str = "infinijup-clocks.json";
 
 /// Boxes of this user.
 pub(crate) struct OwnBox {
-    place: Place,
+    pub(super) place: Place,
     program: Program,
+    /// Those that stand by beside those that live ([`super::beside`]).
+    pub(super) beside: Beside,
+}
+
+/// For whom a box is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// For the session that lives in it from now on.
+    Lives,
+    /// For one that stands by, beside that.
+    StandsBy,
 }
 
 impl OwnBox {
-    pub(crate) fn new(place: &Place, program: &Program) -> Self {
-        Self { place: place.clone(), program: program.clone() }
+    pub(crate) fn new(place: &Place, program: &Program, standby: bool) -> Self {
+        Self { place: place.clone(), program: program.clone(), beside: Beside::new(standby) }
     }
 
     /// Makes the box of a session: with commands, or empty for a restore of `images`.
-    fn make(
+    pub(super) fn make(
         &self,
         record: &mut Record,
         commands: Option<Commands>,
         devices: Vec<DeviceNode>,
         images: Option<&Path>,
+        role: Role,
     ) -> Result<Launched> {
-        let cgroup = cgroup(record)?;
+        let cgroup = cgroup(record, role)?;
         let gate = match (&record.kernel, record.network) {
             (Some(kernel), Network::Private) => {
                 let gate = Gate {
-                    directory: self.place.gate(&record.id),
+                    directory: match role {
+                        Role::Lives => self.place.gate(&record.id),
+                        Role::StandsBy => self.place.standby_gate(&record.id),
+                    },
                     ports: kernel.ports.iter().map(|(_, inside)| *inside).collect(),
                 };
                 make_private(&gate.directory)?;
@@ -81,6 +98,10 @@ impl OwnBox {
         };
         close_network(record);
         let launched = sandbox::launch(&self.program, &spec)?;
+        if role == Role::StandsBy {
+            // Whoever ended it between these two lines has ended a standby that nobody had yet.
+            self.beside.note(launched.holder);
+        }
         record.holder = Some(launched.holder);
         record.init = launched.root;
         self.open_network(record);
@@ -88,7 +109,7 @@ impl OwnBox {
     }
 
     /// The log only grows and is not part of a snapshot; but CRIU refuses a file that is shorter than it was.
-    fn lengthen_log(&self, record: &Record, images: &Path) -> Result<()> {
+    pub(super) fn lengthen_log(&self, record: &Record, images: &Path) -> Result<()> {
         let inside = Path::new(BOX_DIR).join(LOG);
         let mut wanted = None;
         for file in Images::open(images)?.files()? {
@@ -103,7 +124,7 @@ impl OwnBox {
     }
 
     /// Fills the file systems in memory of a new box from `images`.
-    fn fill(&self, holder: Identity, images: &Path) -> Result<()> {
+    pub(super) fn fill(&self, holder: Identity, images: &Path) -> Result<()> {
         let path = images.join(TMPFS_FILE);
         let archive = File::open(&path).map_err(io_error("open", &path))?;
         Ok(sandbox::unpack_tmpfs(&self.program, holder, archive)?)
@@ -120,15 +141,39 @@ impl OwnBox {
 
 impl Habitat for OwnBox {
     fn launch(&self, record: &mut Record, commands: Commands, devices: Vec<DeviceNode>) -> Result<()> {
-        self.make(record, Some(commands), devices, None).map(drop)
+        self.make(record, Some(commands), devices, None, Role::Lives).map(drop)
     }
 
     fn make_ready(&self, record: &mut Record, images: &Path, devices: Vec<DeviceNode>) -> Result<()> {
         // Of the processes that are gone. Those that come must be able to say how they end.
         sandbox::forget_exit(&self.place.box_dir(&record.id))?;
         self.lengthen_log(record, images)?;
-        let launched = self.make(record, None, devices, Some(images))?;
+        let launched = self.make(record, None, devices, Some(images), Role::Lives)?;
         self.fill(launched.holder, images)
+    }
+
+    fn can_stand_by(&self, record: &Record) -> bool {
+        self.beside.can(record)
+    }
+
+    fn room_beside(&self, bytes: Option<u64>) -> bool {
+        room::is_there(bytes)
+    }
+
+    fn make_beside(&self, record: &mut Record, images: &Path, log_dir: &Path) -> Result<()> {
+        self.make_one_beside(record, images, log_dir)
+    }
+
+    fn move_in(&self, record: &mut Record, beside: &Record) -> Result<()> {
+        self.move_one_in(record, beside)
+    }
+
+    fn end_beside(&self, beside: &Record) -> Result<()> {
+        self.end_one_beside(beside)
+    }
+
+    fn end_strays(&self, record: &Record) -> Result<()> {
+        self.end_all_strays(record)
     }
 
     fn check_images(&self, record: &Record, images: &Path) -> Result<()> {
@@ -190,7 +235,8 @@ impl Habitat for OwnBox {
         if record.pasta.is_some_and(|pasta| pasta.is_alive()) {
             return;
         }
-        let note = self.place.session(&record.id).join("pasta.pid");
+        // Two of them at once would read each other's.
+        let note = self.place.session(&record.id).join(format!("pasta-{}.pid", holder.pid));
         record.pasta = Pasta::start(holder, &note).ok().flatten().map(|pasta| pasta.identity);
     }
 
@@ -218,13 +264,9 @@ impl Habitat for OwnBox {
     }
 
     fn end(&self, record: &Record) -> Result<()> {
-        // Those that were written down, and what a start or restore that was cut short had made.
-        let doomed: Vec<Identity> = record
-            .init
-            .into_iter()
-            .chain(record.holder)
-            .chain(sandbox::holders_of(&self.place.box_dir(&record.id))?)
-            .collect();
+        // Those that were written down, and what a start or restore that was cut short had made; but not what stands by.
+        let others = self.beside.others(sandbox::holders_of(&self.place.box_dir(&record.id))?);
+        let doomed: Vec<Identity> = record.init.into_iter().chain(record.holder).chain(others).collect();
         end_all(&record.id, &doomed)
     }
 
@@ -250,9 +292,12 @@ fn holder(record: &Record) -> Result<Identity> {
 }
 
 /// The session's cgroup, made if it is not there; `None` where the user may make none.
-fn cgroup(record: &Record) -> Result<Option<Cgroup>> {
+fn cgroup(record: &Record, role: Role) -> Result<Option<Cgroup>> {
     let limits = Limits { memory: record.memory_limit, pids: record.pids_limit };
-    let group = Cgroup::create(record.id.as_str(), limits)?;
+    let group = match role {
+        Role::Lives => Cgroup::create(record.id.as_str(), limits)?,
+        Role::StandsBy => Cgroup::create(&beside::group_of(&record.id), limits)?,
+    };
     if let Some(wanted) = group.not_in_force(limits) {
         return Err(LifecycleError::BadRequest {
             detail: format!(
@@ -265,7 +310,7 @@ fn cgroup(record: &Record) -> Result<Option<Cgroup>> {
 }
 
 /// Ends the way out of a box that is gone. Its network went with it.
-fn close_network(record: &mut Record) {
+pub(super) fn close_network(record: &mut Record) {
     if let Some(identity) = record.pasta.take() {
         Pasta { identity }.stop();
     }

@@ -5,18 +5,20 @@
 //!
 //! Which GPU takes whose place at a restore is decided by `gpu-plan`, and nobody is promised the same bytes twice.
 
+mod beside;
 mod error;
 mod gone;
 mod off;
 mod onto;
 mod plan;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use checkpoint_cuda::Capabilities;
 use gpu_plan::{GpuConfig, Gpus, in_manifest, used_by};
 use lifecycle::ports::{
-    Gpu, GpuHeld, GpuHost, GpuJournal, GpuLook, GpuPlan, GpuWanted, Granted, OffGpu, Placed, Steps,
+    Gpu, GpuHeld, GpuHost, GpuJournal, GpuLook, GpuPlan, GpuWanted, Granted, OffGpu, Placed, Steps, Storing,
 };
 use lifecycle::{GpuWish, Result};
 use manifest::snapshot::GpuSection;
@@ -70,10 +72,12 @@ impl Gpu for Nvidia {
         &self,
         plan: &GpuPlan,
         init: i32,
+        beside: Option<&Storing>,
         journal: &dyn GpuJournal,
         steps: &mut Steps<'_>,
     ) -> Result<Box<dyn OffGpu>> {
-        Ok(Box::new(TakenOff::take(self.gpus.driver().map_err(planning)?, plan, init, journal, steps)?))
+        let driver = self.gpus.driver().map_err(planning)?;
+        Ok(Box::new(TakenOff::take(driver, plan, init, beside, journal, steps)?))
     }
 
     fn place(&self, held: &GpuHeld, wanted: &GpuWanted<'_>) -> Result<Placed> {
@@ -88,22 +92,26 @@ impl Gpu for Nvidia {
         self.gone.wait(worker);
     }
 
-    fn bring_back(&self, processes: &[Identity]) -> Result<()> {
+    fn bring_back(&self, processes: &[Identity], beside: &Path) -> Result<()> {
         let pids: Vec<i32> = processes.iter().filter(|one| one.is_alive()).map(|one| one.pid).collect();
-        if pids.is_empty() {
-            return Ok(());
+        if !pids.is_empty() {
+            let driver = self.gpus.driver().map_err(planning)?;
+            all_run(&driver, &pids, Some(beside)).map_err(cuda)?;
         }
-        all_run(&self.gpus.driver().map_err(planning)?, &pids).map_err(cuda)
+        beside::remove(beside);
+        Ok(())
     }
 
-    fn bring_back_tree(&self, init: Identity) -> Result<()> {
+    fn bring_back_tree(&self, init: Identity, beside: &Path) -> Result<()> {
         if !self.gpus.present() {
             return Ok(());
         }
         let driver = self.gpus.driver().map_err(planning)?;
         let found = driver.find(&pids_of(init.pid)?).map_err(cuda)?;
         let found: Vec<i32> = found.iter().map(|process| process.pid).collect();
-        all_run(&driver, &found).map_err(cuda)
+        all_run(&driver, &found, Some(beside)).map_err(cuda)?;
+        beside::remove(beside);
+        Ok(())
     }
 
     fn must_wait(&self, processes: &[Identity]) -> bool {

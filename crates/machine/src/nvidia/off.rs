@@ -4,14 +4,18 @@
 //! them there. It is consumed by [`OffGpu::ended`] when the tree is ended, which it only is with its state durable; in all
 //! other cases they come back by [`OffGpu::bring_back`], or by the drop of the driver's own guard if somebody panics.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use checkpoint_cuda::{Action, Checkpointed, CudaError, Driver, GpuMap, Notes, State, Target, Tree};
+use checkpoint_cuda::{
+    Action, Checkpointed, CudaError, Driver, Failure, GpuMap, LockOptions, Notes, State, Target, Tree,
+};
 use gpu_plan::look::left_behind;
-use lifecycle::ports::{GpuJournal, GpuPlan, OffGpu, Steps};
+use lifecycle::ports::{GpuJournal, GpuPlan, OffGpu, Steps, Storing, explain};
 use lifecycle::{LifecycleError, Result};
 use sandbox::process::Identity;
 
+use super::beside;
 use super::error::{cuda, planning};
 
 /// Writes to the journal what is about to be done to the GPU.
@@ -35,16 +39,22 @@ pub(super) struct TakenOff {
     pids: Vec<i32>,
     /// `None` once they are back, or when only their states can tell what they are.
     tree: Option<Tree<Checkpointed>>,
+    /// Where their device memory is, if it is not in their own. Removed when nobody needs it.
+    beside: Option<PathBuf>,
     since: Instant,
     paused: Duration,
 }
 
 impl TakenOff {
     /// Locks and checkpoints the processes of `plan`. On an error all run, or the error is [`LifecycleError::GpuStuck`].
+    ///
+    /// Device memory goes to `beside`. If it cannot, for whatever reason, they run again, and it goes into the processes as with any
+    /// driver, if there is room for it.
     pub(super) fn take(
         driver: Driver,
         plan: &GpuPlan,
         init: i32,
+        beside: Option<&Storing>,
         journal: &dyn GpuJournal,
         steps: &mut Steps<'_>,
     ) -> Result<Self> {
@@ -53,24 +63,27 @@ impl TakenOff {
         let targets: Vec<Target> = plan.processes.iter().zip(sizes).map(target).collect();
         let pids: Vec<i32> = targets.iter().map(|target| target.pid).collect();
         journal.note_gpu(plan.processes.clone());
-        let mut notes = Noted(journal);
         let since = Instant::now();
-        let locked = steps.run("lock the GPU", || driver.lock(&targets, &mut notes).map_err(cuda));
-        let taken = locked.and_then(|locked| {
-            steps.run("checkpoint the GPU", || {
-                locked.checkpoint(&mut notes).map_err(|failure| cuda(failure.error))
-            })
-        });
-        let tree = match taken {
-            Ok(tree) => tree,
-            Err(error) => {
-                let error = undone(&driver, &pids, error);
-                // Whoever tries again later goes by the journal, also if nobody was touched.
-                journal.sync()?;
-                return Err(error);
+        let mut beside = beside;
+        let tree = loop {
+            let (taken_off, error) = match take_once(&driver, plan, &targets, beside, journal, steps) {
+                Ok(tree) => break tree,
+                Err(failure) => failure,
+            };
+            let why = explain(&error);
+            let error = undone(&driver, &pids, error);
+            // Whoever tries again later goes by the journal, also if nobody was touched.
+            journal.sync()?;
+            match beside.take() {
+                Some(storing) if taken_off && !matches!(error, LifecycleError::GpuStuck { .. }) => {
+                    beside::clear(storing.directory(), plan);
+                    steps.warn(format!("device memory went through its processes: {why}"));
+                }
+                _ => return Err(error),
             }
         };
-        let mut off = Self { driver, pids, tree: Some(tree), since, paused: Duration::ZERO };
+        let beside = beside.map(|storing| storing.directory().to_owned());
+        let mut off = Self { driver, pids, tree: Some(tree), beside, since, paused: Duration::ZERO };
         let left = match left_behind(init) {
             Ok(None) => return Ok(off),
             Ok(Some(evidence)) => LifecycleError::LeftOnGpu { evidence },
@@ -81,6 +94,33 @@ impl TakenOff {
             Err(error) => Err(error),
         }
     }
+}
+
+/// One attempt. On an error the driver's own guard has brought them back, as far as it could; with it goes whether they were locked
+/// already.
+fn take_once(
+    driver: &Driver,
+    plan: &GpuPlan,
+    targets: &[Target],
+    beside: Option<&Storing>,
+    journal: &dyn GpuJournal,
+    steps: &mut Steps<'_>,
+) -> Result<Tree<Checkpointed>, (bool, LifecycleError)> {
+    let mut notes = Noted(journal);
+    if let Some(storing) = beside {
+        beside::clear(storing.directory(), plan);
+    }
+    let options = LockOptions { room: beside.is_none(), ..LockOptions::default() };
+    let lock = || driver.lock_with(targets, &options, &mut notes).map_err(cuda);
+    let locked = steps.run("lock the GPU", lock).map_err(|error| (false, error))?;
+    let failed = |failure: Failure| cuda(failure.error);
+    let taken = steps.run("checkpoint the GPU", || match beside {
+        None => locked.checkpoint(&mut notes).map_err(failed),
+        Some(storing) => beside::follow(storing, plan, || {
+            locked.checkpoint_to(storing.directory(), &mut notes).map_err(failed)
+        }),
+    });
+    taken.map_err(|error| (true, error))
 }
 
 impl OffGpu for TakenOff {
@@ -102,12 +142,13 @@ impl OffGpu for TakenOff {
             let unlocked = steps.run("unlock the GPU", || locked.unlock().map_err(cuda));
             if let Err(error) = unlocked {
                 // Whatever it said: what counts is what they are.
-                all_run(&self.driver, &self.pids).map_err(|_| error)?;
+                all_run(&self.driver, &self.pids, self.beside.as_deref()).map_err(|_| error)?;
             }
         } else {
-            all_run(&self.driver, &self.pids).map_err(cuda)?;
+            all_run(&self.driver, &self.pids, self.beside.as_deref()).map_err(cuda)?;
         }
         self.paused = self.since.elapsed();
+        self.forget_files();
         Ok(())
     }
 
@@ -115,14 +156,26 @@ impl OffGpu for TakenOff {
         if let Some(tree) = self.tree.take() {
             tree.ended();
         }
-        let result = all_run(&self.driver, &self.pids);
+        let result = all_run(&self.driver, &self.pids, self.beside.as_deref());
         self.paused = self.since.elapsed();
-        result.map_err(|_| stuck(&self.pids, first))
+        result.map_err(|_| stuck(&self.pids, first))?;
+        self.forget_files();
+        Ok(())
     }
 
     fn ended(mut self: Box<Self>) {
         if let Some(tree) = self.tree.take() {
             tree.ended();
+        }
+        self.forget_files();
+    }
+}
+
+impl TakenOff {
+    /// They have their memory back, or need none any more.
+    fn forget_files(&mut self) {
+        if let Some(directory) = self.beside.take() {
+            beside::remove(&directory);
         }
     }
 }
@@ -131,7 +184,7 @@ impl OffGpu for TakenOff {
 fn undone(driver: &Driver, pids: &[i32], error: LifecycleError) -> LifecycleError {
     // A call that hangs may have its effect at any time from now on: nobody can say what they will be.
     let hangs = !driver.abandoned().is_empty();
-    match all_run(driver, pids) {
+    match all_run(driver, pids, None) {
         Ok(()) if !hangs => error,
         _ => stuck(pids, error),
     }
@@ -142,8 +195,8 @@ fn stuck(pids: &[i32], error: LifecycleError) -> LifecycleError {
 }
 
 /// Makes all run, whatever they are. Processes that have ended need nothing.
-pub(super) fn all_run(driver: &Driver, pids: &[i32]) -> Result<(), CudaError> {
-    for brought in driver.make_running(pids) {
+pub(super) fn all_run(driver: &Driver, pids: &[i32], beside: Option<&Path>) -> Result<(), CudaError> {
+    for brought in driver.make_running_from(pids, beside) {
         if brought.now == Some(State::Running) {
             continue;
         }

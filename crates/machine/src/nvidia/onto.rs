@@ -1,6 +1,7 @@
 //! Onto GPUs after CRIU's restore: which ones, decided beforehand; and the driver's part, done afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use checkpoint_cuda::{GpuMap, GpuUuid, Target};
@@ -50,6 +51,8 @@ struct Work {
     map: GpuMap,
     processes: Vec<GpuProcess>,
     reserved: Option<Reserved>,
+    /// Where its device memory is, if that is not in its processes.
+    beside: Option<PathBuf>,
 }
 
 /// GPUs for a restore.
@@ -89,6 +92,11 @@ pub(super) fn place(gpus: &Arc<Gpus>, held: &GpuHeld, wanted: &GpuWanted<'_>) ->
             .collect();
         Ok(((placement, host), bytes))
     })?;
+    let is_beside = held.processes.iter().any(|process| process.strategy == GpuProcess::BESIDE);
+    if is_beside && !driver.capabilities().custom_storage {
+        let need = "its device memory was copied past its processes, and comes back by a driver for CUDA 13.4 or newer";
+        return Err(no_place(vec![format!("{need}; this is {}", host.driver_version)]));
+    }
     if !placement.is_identity() && !driver.capabilities().pairs {
         return Err(no_place(vec![format!(
             "its own GPUs have no room or are not here, and driver {} can only restore onto the same ones: \
@@ -108,6 +116,7 @@ pub(super) fn place(gpus: &Arc<Gpus>, held: &GpuHeld, wanted: &GpuWanted<'_>) ->
         map: map(&placement)?,
         processes: held.processes.clone(),
         reserved: Some(reserved),
+        beside: held.beside.clone(),
     };
     Ok(Placed { granted, work: Some(Box::new(work)), ..Placed::default() })
 }
@@ -120,6 +129,7 @@ pub(super) fn place_as_before(gpus: &Arc<Gpus>, section: GpuSection) -> Result<P
         map: GpuMap::identity(),
         processes: section.processes,
         reserved: None,
+        beside: None,
     };
     Ok(Placed { work: Some(Box::new(work)), ..Placed::default() })
 }
@@ -165,7 +175,11 @@ impl OntoGpu for Work {
         let mut notes = Noted(journal);
         let locked = steps.run("restore the GPU", || {
             let tree = driver.adopt(&targets).map_err(cuda)?;
-            tree.restore(&self.map, &mut notes).map_err(|(tree, error)| {
+            let restored = match &self.beside {
+                Some(beside) => tree.restore_from(beside, &self.map, &mut notes),
+                None => tree.restore(&self.map, &mut notes),
+            };
+            restored.map_err(|(tree, error)| {
                 // The whole tree is ended by whoever asked for this.
                 tree.ended();
                 cuda(error)

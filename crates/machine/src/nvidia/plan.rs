@@ -24,12 +24,13 @@ pub(super) fn look(gpus: &Arc<Gpus>, init: i32) -> Result<Option<GpuLook>> {
         vram_bytes: seen.vram_bytes,
         plan: Box::new(move || {
             let found = gpus.plan(seen).map_err(planning)?;
-            Ok((!found.processes.is_empty()).then(|| plan(&found)))
+            let beside = gpus.driver().map_err(planning)?.capabilities().custom_storage;
+            Ok((!found.processes.is_empty()).then(|| plan(&found, beside)))
         }),
     }))
 }
 
-fn plan(found: &Found) -> GpuPlan {
+fn plan(found: &Found, beside: bool) -> GpuPlan {
     GpuPlan {
         processes: found.processes.iter().map(|process| process.identity).collect(),
         section: GpuSection { processes: found.processes.iter().map(process).collect() },
@@ -37,6 +38,7 @@ fn plan(found: &Found) -> GpuPlan {
             gpus: found.host.gpus.iter().map(in_manifest).collect(),
             driver_version: found.host.driver_version.clone(),
         },
+        beside,
     }
 }
 

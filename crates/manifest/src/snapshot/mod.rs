@@ -4,12 +4,13 @@
 //! its bytes. So `show` can list it and garbage collection can keep it without knowing what it means. Those who know the
 //! name read it through a typed view ([`TypedSection`]; the known ones are in this module).
 
+mod gpu;
 mod sections;
 
+pub use gpu::{DeviceMemory, GpuProcess, GpuSection};
 pub use sections::{
-    AddressSpace, CriuSection, DeviceMemory, GpuProcess, GpuSection, HostSection, LabelSection,
-    MemorySection, NotCaptured, NotebookSection, OutsideSection, VariablesSection, WorkspacePolicy,
-    WorkspaceSection,
+    AddressSpace, CriuSection, HostSection, LabelSection, MemorySection, NotCaptured, NotebookSection,
+    OutsideSection, VariablesSection, WorkspacePolicy, WorkspaceSection,
 };
 
 use std::collections::BTreeMap;

@@ -14,9 +14,9 @@ use super::{Root, RootTarget, Section, TypedSection};
 use crate::error::{ManifestError, Result};
 use crate::host::HostFingerprint;
 use crate::reference::{BlobRef, MapRef};
-use crate::wire::{self, ByteText, Extra};
+use crate::wire::{ByteText, Extra};
 
-fn section<T: TypedSection>(attributes: impl Serialize, mut roots: Vec<Root>) -> Result<Section> {
+pub(super) fn section<T: TypedSection>(attributes: impl Serialize, mut roots: Vec<Root>) -> Result<Section> {
     let what = || format!("section `{}`", T::NAME);
     let value = serde_json::to_value(attributes)
         .map_err(|error| ManifestError::invalid(what(), error.to_string()))?;
@@ -33,7 +33,7 @@ fn section<T: TypedSection>(attributes: impl Serialize, mut roots: Vec<Root>) ->
     })
 }
 
-fn attributes<T: DeserializeOwned>(section: &Section) -> Result<T> {
+pub(super) fn attributes<T: DeserializeOwned>(section: &Section) -> Result<T> {
     let members = section.attributes.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     serde_json::from_value(Value::Object(members)).map_err(|error| fault(section, error.to_string()))
 }
@@ -67,7 +67,7 @@ pub struct MemorySection {
 /// One address space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddressSpace {
-    /// `pid:1`, `shm:…` or `gpu:<uuid>`.
+    /// `pid:1`, `shm:…` or `gpu:<pid>:<uuid>`.
     pub name: String,
     /// Its pages.
     pub map: MapRef,
@@ -112,54 +112,6 @@ impl TypedSection for CriuSection {
     fn read(section: &Section) -> Result<Self> {
         let image = |root: &Root| Ok((root.name.clone(), blob(section, root)?));
         Ok(Self { images: section.roots.iter().map(image).collect::<Result<_>>()? })
-    }
-}
-
-/// `gpu`: what each process had on GPUs. The bytes of VRAM are in the section `memory`: in the process's own address space
-/// if the driver put them there, under `gpu:<uuid>` if not.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct GpuSection {
-    /// Processes with CUDA contexts, by pid in their namespace.
-    pub processes: Vec<GpuProcess>,
-}
-
-/// One process that used GPUs.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct GpuProcess {
-    /// Its pid inside the session's namespace, the one that it has again after a restore.
-    pub pid: u32,
-    /// UUIDs of the devices that it used.
-    pub devices: Vec<String>,
-    /// How its GPU state was taken.
-    pub strategy: String,
-    /// How much memory it had on all of them.
-    #[serde(with = "wire::int")]
-    pub vram_bytes: u64,
-    /// How much on each; empty if that was not known.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by_device: Vec<DeviceMemory>,
-}
-
-/// Memory of one process on one device.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct DeviceMemory {
-    /// UUID of the device.
-    pub device: String,
-    /// Bytes that it takes there.
-    #[serde(with = "wire::int")]
-    pub bytes: u64,
-}
-
-impl TypedSection for GpuSection {
-    const NAME: &str = "gpu";
-    const VERSION: u32 = 1;
-
-    fn to_section(&self) -> Result<Section> {
-        section::<Self>(self, Vec::new())
-    }
-
-    fn read(section: &Section) -> Result<Self> {
-        attributes(section)
     }
 }
 
@@ -386,6 +338,7 @@ mod tests {
     use super::*;
     use crate::object::ManifestObject;
     use crate::snapshot::Snapshot;
+    use crate::snapshot::gpu::{DeviceMemory, GpuProcess, GpuSection};
     use cas_core::Kind;
     use std::fmt::Debug;
 
@@ -413,7 +366,7 @@ mod tests {
 
     #[test]
     fn known_sections_come_back_and_newer_ones_are_refused_but_listed() {
-        let spaces = ["gpu:GPU-1", "pid:1", "shm:7"].map(|name| AddressSpace {
+        let spaces = ["gpu:7:GPU-1", "pid:1", "shm:7"].map(|name| AddressSpace {
             name: name.into(),
             map: MapRef { id: id(9), pages: 3 },
             bytes: 3 * 4096,
@@ -422,7 +375,7 @@ mod tests {
         through_bytes(&CriuSection {
             images: [("core-1.img".into(), blob(1)), ("a.img".into(), blob(2))].into(),
         });
-        through_bytes(&GpuSection {
+        let gpu = GpuSection {
             processes: vec![GpuProcess {
                 pid: 7,
                 devices: vec!["GPU-1".into()],
@@ -430,7 +383,12 @@ mod tests {
                 vram_bytes: u64::MAX,
                 by_device: vec![DeviceMemory { device: "GPU-1".into(), bytes: u64::MAX }],
             }],
-        });
+        };
+        // Only those whose device memory is beside them are closed to earlier versions.
+        let (through, beside) = (gpu.to_section().unwrap(), gpu.clone().beside());
+        assert_eq!((through.version, beside.to_section().unwrap().version), (1, 2));
+        assert_eq!(GpuSection::from_section(&through).unwrap(), gpu);
+        through_bytes(&beside);
         through_bytes(&LabelSection {
             label: "lr".into(),
             cell: Some("c".into()),

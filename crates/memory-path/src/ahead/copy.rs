@@ -9,24 +9,33 @@ use super::sink::PageSink;
 /// As much as is copied in one go. It stays in the cache between being read and being hashed.
 const PIECE: usize = 1 << 20;
 
-/// What could not be read.
-#[derive(Default, Debug)]
-pub(super) struct Copied {
-    pub(super) unreadable: Vec<Run>,
-}
-
-/// Copies runs, which are in order. Every page is put, or forgotten because it could not be read.
-pub(super) fn copy(memory: &Memory, task: Task, runs: &[Run], sink: &mut dyn PageSink) -> Result<Copied> {
-    let mut copied = Copied::default();
+/// Copies runs, which are in order. Every page is put, or forgotten because it could not be read. What the sink does not have at the end is
+/// `owed`, also if there was an error.
+pub(super) fn copy(
+    memory: &Memory,
+    task: Task,
+    runs: &[Run],
+    sink: &mut dyn PageSink,
+    owed: &mut Vec<Run>,
+) -> Result<()> {
+    let mut missing = Vec::new();
+    let mut result = Ok(());
     let mut buffer = vec![0; PIECE];
-    for piece in pieces(runs) {
+    let mut pieces = pieces(runs).into_iter();
+    for piece in pieces.by_ref() {
         let length = piece.iter().map(|run| bytes(*run)).sum();
         let buffer = buffer.get_mut(..length).unwrap_or_default();
         let unreadable = memory.read(&piece, buffer);
-        put(task, &piece, buffer, &unreadable, sink)?;
-        copied.unreadable.extend(unreadable);
+        result = put(task, &piece, buffer, &unreadable, sink);
+        if result.is_err() {
+            missing.extend(piece);
+            break;
+        }
+        missing.extend(unreadable);
     }
-    Ok(copied)
+    missing.extend(pieces.flatten());
+    *owed = merged(missing);
+    result
 }
 
 /// Gives runs to the sink whose contents lie one after the other in a buffer, but for those that could not be read.

@@ -21,7 +21,7 @@ use super::sink::PageSink;
 use crate::error::{MemoryError, Result};
 use crate::memory::Memory;
 use crate::pages::{PAGE, Run, Task, difference, merged, pages_in};
-use crate::standing::{Standing, StandsStill};
+use crate::standing::{STOP_LIMIT, Standing, StandsStill};
 use crate::tracker::Tracker;
 
 /// A process of a tree.
@@ -65,6 +65,8 @@ pub struct Round {
     pub copied: u64,
     /// For how long a process stood still, at most.
     pub longest_stop: Duration,
+    /// For how long processes stood still, all together.
+    pub stood: Duration,
     /// Processes of which nothing was copied in this round. Of those that are not followed a dump copies all memory.
     pub left_out: Vec<(Process, MemoryError)>,
 }
@@ -87,11 +89,21 @@ impl Ahead {
     /// Copies what was written since the last round, and everything of processes that are new. Those that are no longer in the tree are
     /// forgotten.
     pub fn round(&mut self, tree: &[Process], sink: &mut dyn PageSink) -> Result<Round> {
+        self.round_within(STOP_LIMIT, tree, sink)
+    }
+
+    /// The same for whoever is in no hurry: a process whose threads do not stop within this time goes on at once and is left out.
+    pub fn round_within(
+        &mut self,
+        limit: Duration,
+        tree: &[Process],
+        sink: &mut dyn PageSink,
+    ) -> Result<Round> {
         self.followed
             .retain(|task, followed| tree.contains(&Process { pid: followed.tracker.pid(), task: *task }));
         let mut round = Round::default();
         for process in tree {
-            match self.copy_from(*process, sink, &mut round) {
+            match self.copy_from(*process, limit, sink, &mut round) {
                 Ok(()) | Err(MemoryError::Gone { .. }) => {}
                 Err(error @ MemoryError::Sink { .. }) => return Err(error),
                 Err(error) => {
@@ -126,29 +138,51 @@ impl Ahead {
         Ok(done)
     }
 
-    fn copy_from(&mut self, process: Process, sink: &mut dyn PageSink, round: &mut Round) -> Result<()> {
+    fn copy_from(
+        &mut self,
+        process: Process,
+        limit: Duration,
+        sink: &mut dyn PageSink,
+        round: &mut Round,
+    ) -> Result<()> {
         let Process { pid, task } = process;
         let followed = match self.followed.entry(task) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(Followed { tracker: Tracker::start(pid)?, owed: Vec::new() })
+                place.insert(Followed { tracker: Tracker::start_within(limit, pid)?, owed: Vec::new() })
             }
         };
         let began = Instant::now();
-        let runs = Standing::with(pid, |standing| {
+        let runs = Standing::within(limit, pid, |standing| {
             followed.tracker.register(standing)?;
             followed.list(standing)
         })?;
-        round.longest_stop = round.longest_stop.max(began.elapsed());
-        let copied = copy(&Memory::open(pid)?, task, &runs, sink)?;
-        followed.owed = merged(copied.unreadable);
+        let stood = began.elapsed();
+        round.longest_stop = round.longest_stop.max(stood);
+        round.stood += stood;
+        copy(&Memory::open(pid)?, task, &runs, sink, &mut followed.owed)?;
         round.copied += pages_in(&runs) - pages_in(&followed.owed);
+        Ok(())
+    }
+
+    /// Follows a process that stands still and has never run. Of what is in its memory, somebody has exactly what is `known`, in order:
+    /// these pages are copied when they are written. All others are owed.
+    pub(crate) fn begin(&mut self, task: Task, standing: &Standing, known: &[Run]) -> Result<()> {
+        let mut tracker = Tracker::start_in(standing)?;
+        tracker.register(standing)?;
+        let owed = difference(&tracker.written(standing)?, known);
+        self.followed.insert(task, Followed { tracker, owed });
         Ok(())
     }
 
     /// The tasks that are followed: those whose memory CRIU may leave to us.
     pub fn tasks(&self) -> impl Iterator<Item = Task> {
         self.followed.keys().copied()
+    }
+
+    /// The processes that are followed, by their numbers for us.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.followed.values().map(|followed| followed.tracker.pid())
     }
 
     /// Stops following a task. A dump copies all of its memory.

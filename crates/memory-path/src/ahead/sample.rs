@@ -97,13 +97,12 @@ fn choose(runs: &[Run], count: u32) -> Vec<u64> {
 /// Compares samples with what the sink has.
 pub(super) fn judge(samples: &[Clean], sink: &mut dyn PageSink) -> Result<Verdict> {
     let mut compared = 0;
-    let mut kept = [0; PAGE_BYTES];
     for Clean { task, pages, contents } in samples {
         for (address, page) in pages.iter().zip(contents.chunks_exact(PAGE_BYTES)) {
             let (task, address) = (*task, *address);
-            let found =
-                sink.get(task, address, &mut kept).map_err(|source| MemoryError::Sink { task, source })?;
-            if !found || page != kept {
+            let same =
+                sink.holds(task, address, page).map_err(|source| MemoryError::Sink { task, source })?;
+            if !same {
                 return Ok(Verdict::Stale { task, address });
             }
             compared += 1;

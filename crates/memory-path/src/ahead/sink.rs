@@ -1,7 +1,7 @@
 //! Where pages go.
 
 use crate::error::SinkError;
-use crate::pages::{PAGE_BYTES, Run, Task};
+use crate::pages::{Run, Task};
 
 /// Keeps the newest copy of pages, by task and address.
 ///
@@ -13,6 +13,6 @@ pub trait PageSink {
     /// Drops pages: what it has of them is no longer true, and there is nothing better.
     fn forget(&mut self, task: Task, run: Run) -> Result<(), SinkError>;
 
-    /// Gives a page back; `false` if it has none.
-    fn get(&mut self, task: Task, address: u64, into: &mut [u8; PAGE_BYTES]) -> Result<bool, SinkError>;
+    /// Whether the page at an address is what was put there last; `false` if none was.
+    fn holds(&mut self, task: Task, address: u64, page: &[u8]) -> Result<bool, SinkError>;
 }

@@ -64,6 +64,9 @@ impl<'a> Injection<'a> {
     }
 
     /// Has the thread make one call; the inner result is the call's.
+    ///
+    /// However long it takes: a thread that was let go in the middle of a step would be killed by its end, and would find itself in another
+    /// place than it was. The calls do not wait for anything, so all that it needs is a processor.
     pub(crate) fn call(&mut self, call: Call) -> Result<io::Result<u64>> {
         let (number, argument) = match call {
             Call::Userfaultfd { flags } => (libc::SYS_userfaultfd, flags),
@@ -81,7 +84,7 @@ impl<'a> Injection<'a> {
         let after = self.gate + SYSCALL.len() as u64;
         for _ in 0..STEPS {
             ptrace::step(id, None).map_err(MemoryError::number("step a thread", self.pid))?;
-            match wait_for_stop(self.pid, self.thread.id, Standing::deadline())? {
+            match wait_for_stop(self.pid, self.thread.id, None)? {
                 Stop::Ended => return Err(MemoryError::Gone { pid: self.pid }),
                 // The whole process is being stopped: noted in the kernel, it will be so later.
                 Stop::Asked => {}
@@ -167,4 +170,77 @@ fn in_critical_section(pid: i32, thread: i32, memory: &Memory) -> Result<bool> {
     let mut section = [0; 8];
     // One that cannot be read is not in use: the kernel could not read it either.
     Ok(pointer.is_some_and(|pointer| memory.read_exactly(pointer, &mut section)) && section != [0; 8])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A cgroup whose processes get no processor.
+    struct Freezer {
+        directory: PathBuf,
+        file: &'static str,
+        words: [&'static str; 2],
+    }
+
+    impl Freezer {
+        /// One with this process in it; `None` where that cannot be had.
+        fn of(pid: u32) -> Option<Self> {
+            let name = format!("infinijup-test-{pid}");
+            let old = Self {
+                directory: "/sys/fs/cgroup/freezer".into(),
+                file: "freezer.state",
+                words: ["THAWED", "FROZEN"],
+            };
+            let new = Self { directory: "/sys/fs/cgroup".into(), file: "cgroup.freeze", words: ["0", "1"] };
+            [old, new].into_iter().find_map(|mut freezer| {
+                freezer.directory.push(&name);
+                fs::create_dir(&freezer.directory).ok()?;
+                fs::write(freezer.directory.join("cgroup.procs"), pid.to_string()).ok()?;
+                Some(freezer)
+            })
+        }
+
+        fn set(&self, is_frozen: bool) {
+            fs::write(self.directory.join(self.file), self.words[usize::from(is_frozen)]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_gets_no_processor_for_long_is_waited_for() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        if let Some(freezer) = Freezer::of(child.id()) {
+            let long = Duration::from_millis(2500);
+            std::thread::scope(|scope| {
+                let freezer = &freezer;
+                Standing::with(pid, |standing| {
+                    let mut injection = Injection::begin(standing)?;
+                    freezer.set(true);
+                    let begun = Instant::now();
+                    scope.spawn(move || {
+                        std::thread::sleep(long);
+                        freezer.set(false);
+                    });
+                    let made = injection.call(Call::Close { descriptor: 1 << 20 })?;
+                    assert_eq!(made.unwrap_err().raw_os_error(), Some(libc::EBADF));
+                    assert!(begun.elapsed() >= long, "it was not kept from running");
+                    injection.finish()
+                })
+                .unwrap();
+            });
+            assert_eq!(child.try_wait().unwrap(), None, "it lives");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            fs::remove_dir(&freezer.directory).unwrap();
+        } else {
+            println!("skipped: there is no freezer that we may use");
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::error::SinkError;
 use crate::pages::Task;
 
 /// Why a dump without pages is not to be trusted, or cannot be made. A plain dump can always be.
@@ -61,14 +60,6 @@ pub enum Doubt {
         told: u64,
         /// By its lists.
         listed: u64,
-    },
-    /// The sink failed.
-    #[error("pages of task {task} could not be fetched")]
-    Sink {
-        /// Whose pages.
-        task: Task,
-        /// What it said.
-        source: SinkError,
     },
 }
 

@@ -10,8 +10,8 @@
 //! 2. **A parent that claims every page** of each task that is followed ([`write_parent`]): one entry as long as the address space.
 //!
 //! What comes of a dump so is everything but memory, and a list of the pages that were there at the freeze. [`Plan`] reads that list;
-//! the pages come from the sink, but for those that CRIU has written itself (what the program may not read), and
-//! [`Plan::write`] makes the images of an ordinary dump of it, which any CRIU restores.
+//! the pages come from the sink, but for those that CRIU has written itself (what the program may not read). Whoever stores the dump puts both
+//! together; so do the tests, to see that any CRIU restores it.
 //!
 //! The parent and the notes depend on the inside of one build of CRIU. So CRIU itself is asked whether the byte means what we take it
 //! for, before and after; counts are compared after every dump; no page may be missing. Every answer but the expected one is a

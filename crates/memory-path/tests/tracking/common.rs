@@ -121,6 +121,12 @@ impl Victim {
         self.does("fill", &[address, 1, 1, byte]);
     }
 
+    /// The signal that has ended it.
+    pub(crate) fn ended_by(&mut self) -> Option<i32> {
+        use std::os::unix::process::ExitStatusExt;
+        self.child.wait().expect("it ends").signal()
+    }
+
     /// It says that it is there again, after an `exec`.
     pub(crate) fn is_ready_again(&mut self) {
         assert_eq!(self.line(), "ready");
@@ -170,7 +176,19 @@ impl PageSink for Kept {
         Ok(())
     }
 
-    fn get(&mut self, task: Task, address: u64, into: &mut [u8; PAGE_BYTES]) -> Result<bool, SinkError> {
+    fn holds(&mut self, task: Task, address: u64, page: &[u8]) -> Result<bool, SinkError> {
+        Ok(self.pages.get(&(task, address)).is_some_and(|kept| **kept == *page))
+    }
+}
+
+impl Kept {
+    /// Gives a page back; `false` if it has none.
+    pub(crate) fn get(
+        &self,
+        task: Task,
+        address: u64,
+        into: &mut [u8; PAGE_BYTES],
+    ) -> Result<bool, SinkError> {
         let found = self.pages.get(&(task, address));
         if let Some(page) = found {
             into.copy_from_slice(page);

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use memory_path::parent::{Doubt, Plan, believes_in_dirty_pages, write_parent};
 use memory_path::{
-    Ahead, Frozen, PAGE_BYTES, PageSink, Process, Rest, Sample, StandsStill, Task, Until, Verdict,
+    Ahead, Frozen, MemoryError, PAGE_BYTES, Process, Rest, Sample, StandsStill, Task, Until, Verdict,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox::process::{Identity, tree};
@@ -19,6 +20,7 @@ use sandbox::{
     inside_directory, root_of,
 };
 
+use crate::assembled::assemble;
 use crate::common::{Kept, as_somebody, compiled, somebody};
 
 /// Three processes, one of them with a second thread. Each has its numbers twice, and looks whether both are the same.
@@ -100,7 +102,7 @@ impl Scene {
         path
     }
 
-    fn launch(&self, name: &str, commands: Option<Commands>) -> Launched {
+    fn launch(&self, name: &str, commands: Option<Commands>) -> LiveBox {
         let spec = BoxSpec {
             id: format!("memory-{}-{name}", std::process::id()),
             commands,
@@ -114,7 +116,7 @@ impl Scene {
             devices: Vec::new(),
             clocks: None,
         };
-        sandbox::launch(&self.program, &spec).expect("a box")
+        LiveBox(sandbox::launch(&self.program, &spec).expect("a box"))
     }
 
     /// The last thing that each has said.
@@ -227,15 +229,41 @@ impl Hook {
 fn processes(launched: &Launched) -> Vec<Process> {
     let root = launched.root.expect("it has one");
     let all = tree(root.pid).expect("a tree");
-    all.iter()
-        .filter(|process| !process.is_zombie())
-        .map(|p| Process::of(p.pid).expect("it is there"))
+    let living = all.iter().filter(|process| !process.is_zombie());
+    living
+        .filter_map(|process| match Process::of(process.pid) {
+            Ok(process) => Some(process),
+            // A program under stress has children that end at any moment.
+            Err(MemoryError::Gone { .. }) => None,
+            Err(error) => panic!("{error}"),
+        })
         .collect()
 }
 
-fn end(launched: &Launched) {
-    let _ = launched.holder.signal(Signal::KILL);
-    assert!(launched.holder.wait_gone(Duration::from_secs(10)));
+/// A box. It ends with this value, so that a test that panics leaves none behind.
+struct LiveBox(Launched);
+
+impl Deref for LiveBox {
+    type Target = Launched;
+
+    fn deref(&self) -> &Launched {
+        &self.0
+    }
+}
+
+impl DerefMut for LiveBox {
+    fn deref_mut(&mut self) -> &mut Launched {
+        &mut self.0
+    }
+}
+
+impl Drop for LiveBox {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.holder.signal(Signal::KILL);
+        let gone = self.holder.wait_gone(Duration::from_secs(10));
+        assert!(gone || std::thread::panicking(), "the box does not end");
+    }
 }
 
 /// The last look at a tree that CRIU has frozen.
@@ -280,7 +308,7 @@ const SETTLED: Until = Until { pages: 2000, rounds: 6 };
 /// A tree that is followed, with all that dumps of it need.
 struct Course<'a> {
     scene: &'a Scene,
-    launched: Launched,
+    launched: LiveBox,
     notes: PathBuf,
     hook: Hook,
     ahead: Ahead,
@@ -342,10 +370,13 @@ impl<'a> Course<'a> {
         let plans: Vec<Plan> = tasks.iter().map(read).collect();
         Plan::check_counts(&plans, figures(images).left_out).expect("they agree");
         for plan in &plans {
-            plan.write(images, &mut self.sink).expect("no page is missing");
+            let mut fetch = |task, at, into: &mut [u8; PAGE_BYTES]| {
+                self.sink.get(task, at, into).expect("it never fails")
+            };
+            assemble(plan, images, &mut fetch).expect("no page is missing");
             *left_out += plan.counts().from_sink;
         }
-        Plan::forget_parent(images).expect("a link");
+        fs::remove_file(images.join("parent")).expect("a link");
     }
 }
 
@@ -366,13 +397,13 @@ fn a_tree_that_was_copied_ahead_is_restored_by_any_criu() {
             let (images, task) = (&dumped.images, dumped.tasks[1]);
             assert!(matches!(Plan::read(images, task, &[]), Err(Doubt::NotLookedAt { .. })));
             let plan = Plan::read(images, task, &dumped.tasks).unwrap();
-            assert!(matches!(plan.write(images, &mut Kept::default()), Err(Doubt::Missing { .. })));
+            assemble(&plan, images, &mut |_, _, _| false).unwrap_err();
             course.assemble(&mut dumped);
             assert!(dumped.left_out > 4 * (4 << 20) / 4096);
             last = Some(dumped);
         }
         scene.goes_on("box");
-        end(&course.launched);
+        drop(course.launched);
 
         let mut again = scene.launch("again", None);
         scene.restore(&mut again, &last.unwrap().images, &["--leave-stopped"]);
@@ -381,7 +412,22 @@ fn a_tree_that_was_copied_ahead_is_restored_by_any_criu() {
             process.identity().signal(Signal::CONT).unwrap();
         }
         scene.goes_on("again");
-        end(&again);
+    });
+}
+
+#[test]
+fn a_box_ends_with_the_test_that_panics() {
+    let Some(scene) = scene() else { return };
+    as_somebody(&scene.user, || {
+        let mut holder = None;
+        let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let launched = scene.launch("box", Some(commands(4096)));
+            holder = Some(launched.holder);
+            assert!(!launched.holder.wait_gone(Duration::ZERO), "it lives");
+            panic!("on purpose");
+        }));
+        assert_eq!(died.unwrap_err().downcast_ref::<&str>(), Some(&"on purpose"));
+        assert!(holder.unwrap().wait_gone(Duration::ZERO), "it was left behind");
     });
 }
 
@@ -411,21 +457,19 @@ fn a_program_under_stress_is_dumped_and_goes_on() {
         goes_on("box");
         for number in 0..dumps() {
             let mut dumped = course.dump(&format!("dump{number}"), Sample::All);
+            let at_dump = operations("box");
             course.assemble(&mut dumped);
             assert!(dumped.left_out > 500, "{}", dumped.left_out);
-            let at_dump = operations("box");
             if number % 10 == 0 {
                 let name = format!("again{number}");
                 let mut again = scene.launch(&name, None);
                 scene.restore(&mut again, &dumped.images, &[]);
                 goes_on(&name);
                 assert!(operations(&name) > at_dump / 2, "it does not begin anew");
-                end(&again);
             }
             fs::remove_dir_all(&dumped.images).unwrap();
             goes_on("box");
         }
-        end(&course.launched);
     });
 }
 
@@ -460,7 +504,7 @@ fn little_is_copied_at_the_freeze() {
         let mut dumped = course.dump("ahead", Sample::Pages(64));
         let [before, after] = [&plain, &dumped.images].map(|images| figures(images).frozen_us / 1000);
         course.assemble(&mut dumped);
-        end(&course.launched);
+        drop(course.launched);
         let all = mib as u64 * 256;
         println!(
             "{mib} MiB: frozen for {before} ms, copied ahead {after} ms with {} pages left",

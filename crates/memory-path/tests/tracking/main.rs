@@ -8,6 +8,8 @@
 )]
 
 mod ahead;
+mod assembled;
+mod back;
 mod common;
 mod criu;
 mod standing;

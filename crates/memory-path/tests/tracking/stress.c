@@ -25,6 +25,9 @@
 #define THREADS 3
 
 static const char *file_name;
+/* A move that fails may have given up its destination, and parts of its source; what another thread maps then may lie there, and must not be
+ * unmapped with it. So moves are alone, and everything else that maps something is beside no move. */
+static pthread_rwlock_t mapping = PTHREAD_RWLOCK_INITIALIZER;
 static volatile unsigned long operations[THREADS];
 
 struct state {
@@ -95,8 +98,9 @@ static void advise(struct state *s, int i) {
     else madvise(s->slot[i].p + first * PAGE, pages * PAGE, for_pages[next(s) % 10]);
 }
 
-/* A guard page for a moment: touching one kills, so nobody may while it is there. */
+/* A guard page for a moment: touching one kills, so nobody may while it is there. Not in shared memory, of which CRIU reads every page. */
 static void guard(struct state *s, int i) {
+    if (!s->slot[i].grows) return;
     char *p = s->slot[i].p + next(s) % s->slot[i].pages * PAGE;
     if (madvise(p, PAGE, 102) == 0) {
         usleep(50);
@@ -193,6 +197,24 @@ static void *short_life(void *unused) {
     return unused;
 }
 
+static void operate(struct state *s, int i, int what) {
+    if (!s->slot[i].p) fresh(s, i);
+    else if (what < 16) fill(s, s->slot[i].p, s->slot[i].pages);
+    else if (what < 20) advise(s, i);
+    else if (what < 23) resize(s, i);
+    else if (what < 25) move(s, i);
+    else if (what < 27) there_and_back(s, i);
+    else if (what < 30) by_the_kernel(s, i);
+    else if (what < 32) protect(s, i);
+    else if (what < 34) give_back(s, i);
+    else if (what < 35) guard(s, i);
+    else if (what < 39) heap(s);
+    else {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, short_life, NULL) == 0) pthread_join(thread, NULL);
+    }
+}
+
 static void *work(void *number) {
     static struct state states[THREADS];
     unsigned long own = (unsigned long)number;
@@ -205,25 +227,15 @@ static void *work(void *number) {
         /* Some are touched all the time, and some hardly ever. */
         uint64_t hot = next(s) % SLOTS;
         int i = (int)(hot * hot / SLOTS * hot / SLOTS), what = next(s) % 40;
-        if (!s->slot[i].p) {
-            fresh(s, i);
+        /* Before the lock, which a child would have for ever. */
+        if (s->slot[i].p && what == 39 && next(s) % 8 == 0) {
+            child(s);
             continue;
         }
-        if (what < 16) fill(s, s->slot[i].p, s->slot[i].pages);
-        else if (what < 20) advise(s, i);
-        else if (what < 23) resize(s, i);
-        else if (what < 25) move(s, i);
-        else if (what < 27) there_and_back(s, i);
-        else if (what < 30) by_the_kernel(s, i);
-        else if (what < 32) protect(s, i);
-        else if (what < 34) give_back(s, i);
-        else if (what < 35) guard(s, i);
-        else if (what < 39) heap(s);
-        else if (next(s) % 8 == 0) child(s);
-        else {
-            pthread_t thread;
-            if (pthread_create(&thread, NULL, short_life, NULL) == 0) pthread_join(thread, NULL);
-        }
+        if (what >= 23 && what < 27) pthread_rwlock_wrlock(&mapping);
+        else pthread_rwlock_rdlock(&mapping);
+        operate(s, i, what);
+        pthread_rwlock_unlock(&mapping);
     }
     return number;
 }
@@ -238,11 +250,15 @@ int main(int count, char **words) {
         if (pthread_create(&thread, NULL, work, (void *)i)) die("thread");
     for (unsigned long told = 0;; told++) {
         /* The first thread has the heap that grows and shrinks by brk, and counts for whoever listens. */
+        pthread_rwlock_rdlock(&mapping);
         for (int i = 0; i < 16; i++)
             if ((block[i] = malloc(60000))) memset(block[i], (int)told, 60000);
+        pthread_rwlock_unlock(&mapping);
         usleep(20000);
+        pthread_rwlock_rdlock(&mapping);
         for (int i = 0; i < 16; i++) free(block[i]);
         malloc_trim(0);
+        pthread_rwlock_unlock(&mapping);
         unsigned long all = 0;
         for (int i = 0; i < THREADS; i++) all += operations[i];
         printf("%lu\n", all);

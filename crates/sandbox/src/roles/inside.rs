@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, ThreadNameSpaceType, move_into_thread_name_spaces};
 
@@ -23,6 +23,7 @@ use crate::cgroup;
 use crate::exec::Entry;
 use crate::keepname;
 use crate::process::Identity;
+use crate::spec::ROOT_PID;
 use crate::unix;
 
 /// Where CRIU keeps what it has learnt about the kernel: in the directory that [`RUNTIME`] names.
@@ -150,10 +151,19 @@ pub(super) fn session(words: Vec<OsString>) -> Outcome {
 }
 
 /// The next process of the box gets a number above this one.
+///
+/// A box can have counted further than the machine does (its `pid_max`), and the kernel lets nobody say so. Then the box counts from the
+/// beginning: numbers that are taken are left out by the kernel.
 pub(super) fn count_from(words: &[OsString]) -> Outcome {
     let last: i32 = number(words.first().ok_or("the number is missing")?, "the number")?;
     let path = "/proc/sys/kernel/ns_last_pid";
-    fs::write(path, last.to_string()).map_err(while_doing(format!("write `{path}`")))?;
+    let write = |last: i32| fs::write(path, last.to_string());
+    write(last)
+        .or_else(|error| match error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) {
+            true => write(ROOT_PID),
+            false => Err(error),
+        })
+        .map_err(while_doing(format!("write `{path}`")))?;
     Ok(ExitCode::SUCCESS)
 }
 

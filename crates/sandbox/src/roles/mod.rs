@@ -140,14 +140,7 @@ fn while_doing<E: Display>(what: impl Display) -> impl FnOnce(E) -> String {
 
 /// Like [`while_doing`], for the errors of this crate, with their causes.
 fn with_causes(error: crate::SandboxError) -> String {
-    use std::error::Error;
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    base::explain(&error)
 }
 
 /// The next word as text.

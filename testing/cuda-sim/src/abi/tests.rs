@@ -41,6 +41,7 @@ fn server() -> &'static std::sync::Arc<Server> {
                 memory: Some(1 << 30),
                 level: crate::level::Level::default(),
                 uuid_seed: "tests".to_owned(),
+                pcie: None,
             };
             let server = Server::new(&config).unwrap();
             let listening = listen(&server, directory.path()).unwrap();

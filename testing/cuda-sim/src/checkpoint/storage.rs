@@ -61,7 +61,7 @@ pub(crate) fn open(pid: i32, parked: &Parked) -> Result<(u64, Vec<Device>)> {
 fn open_part(call: &Call, context: u64, key: u64, bytes: u64) -> Result<Device> {
     let (_, known) = call.context_of(context)?;
     let (address, room) = call.client.tables().addresses.take(bytes)?;
-    if let Err(code) = call.core::<()>(Core::IpcOpen { context, key, address }) {
+    if let Err(code) = call.core::<()>(Core::PartOpen { context, key, address }) {
         call.client.tables().addresses.give_back(address, room);
         return Err(code);
     }
@@ -88,7 +88,11 @@ pub(crate) fn close(handle: u64) -> Result<()> {
     for device in operation.devices {
         call.core::<()>(Core::StreamSync { stream: device.stream })?;
         call.destroy_stream(device.stream)?;
-        call.close_ipc(device.address)?;
+        call.core::<()>(Core::PartClose { address: device.address, bytes: device.bytes })?;
+        let mut tables = call.client.tables();
+        if let Some(known) = tables.allocations.remove(&device.address) {
+            tables.addresses.give_back(device.address, known.room);
+        }
     }
     Ok(())
 }

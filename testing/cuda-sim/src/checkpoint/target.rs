@@ -189,9 +189,10 @@ impl Line<'_> {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return Err(Code::OPERATING_SYSTEM),
             }
-            let [answered, ended] = fds.map(|fd| !fd.revents().is_empty());
-            if ended && !answered {
-                return Err(Code::OPERATING_SYSTEM);
+            let [_, ended] = fds.map(|fd| !fd.revents().is_empty());
+            if ended {
+                // It may have answered with its last breath.
+                return self.take(id)?.map(Some).ok_or(Code::OPERATING_SYSTEM);
             }
         }
     }
@@ -251,6 +252,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// The pipe of one that has ended can be read for ever: there is nothing in it.
+    #[test]
+    fn nobody_waits_for_the_answer_of_a_process_that_has_ended() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let ended = pidfd_open(rustix::process::Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+        child.wait().unwrap();
+        let target =
+            Target { pid, block: Block { owner: 1, helper: 1, state: 0, pipes: [0; 4], busy: 0 }, ended };
+        let (replies, theirs) = rustix::pipe::pipe().unwrap();
+        drop(theirs);
+        let line = Line { target: &target, requests: replies.try_clone().unwrap(), replies };
+        let (asked, answer) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                asked.send(line.receive(1, Some(Instant::now() + Duration::from_secs(60))).is_err())
+            });
+            assert_eq!(answer.recv_timeout(Duration::from_secs(20)), Ok(true));
+        });
+    }
 
     #[test]
     fn ids_inside_a_namespace() {

@@ -247,6 +247,7 @@ mod tests {
             memory: None,
             level: crate::level::Level::default(),
             uuid_seed: "x".to_owned(),
+            pcie: None,
         };
         let gpus = crate::server::Server::new(&config).unwrap().host().gpus;
         let indices = |wish| visible(&gpus, wish).iter().map(|gpu| gpu.index).collect::<Vec<_>>();

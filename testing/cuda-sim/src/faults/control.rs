@@ -245,6 +245,7 @@ mod tests {
             memory: Some(1 << 20),
             level: Level::default(),
             uuid_seed: "test".to_owned(),
+            pcie: None,
         };
         Server::new(&config).unwrap()
     }

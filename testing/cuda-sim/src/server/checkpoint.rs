@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::process::{Event, Tables};
-use super::{AddressSpace, Context, Mapping, Physical, Process, Server, Stream, body, lock, storage};
+use super::{AddressSpace, Context, Mapping, Physical, Process, Server, Stream, Way, body, lock, storage};
 use crate::code::{Code, Result};
 use crate::faults::{Verdict, has_ended};
 use crate::wire::{Begun, Checkpoint, EventImage, Image, MapImage, Piece};
@@ -36,18 +36,18 @@ pub(super) fn handle(server: &Arc<Server>, process: &Arc<Process>, request: Chec
             let (memory, pieces) = collect(process);
             alive(process)?;
             let image = describe(process, &memory, pieces)?;
-            body((image, storage::park(server, process, &memory, true)?))
+            body((image, storage::park(server, process, &memory)?))
         }
         Checkpoint::Load { image, from, gpus } => {
             let memory = load(server, process, &image, from.as_deref(), &gpus)?;
             let parked = match from {
                 Some(_) => None,
-                None => Some(storage::park(server, process, &memory, false)?),
+                None => Some(storage::park(server, process, &memory)?),
             };
             body(parked)
         }
         Checkpoint::Settle { token, back } => {
-            storage::settle(server, process, token, back)?;
+            storage::settle(server, process, token)?;
             if !back {
                 process.clear();
             }
@@ -84,9 +84,9 @@ fn save(process: &Process, to: &[u64]) -> Result<Image> {
     let image = describe(process, &memory, pieces)?;
     for (physical, address) in memory.iter().zip(to) {
         physical.gpu.alive()?;
-        physical
-            .memory
-            .copy_to_process(0, process.pid, *address, physical.memory.len())
+        let Physical { gpu, memory, .. } = physical.as_ref();
+        gpu.link
+            .pass(Way::Out, memory.len(), || memory.copy_to_process(0, process.pid, *address, memory.len()))
             .map_err(|_| Code::OUT_OF_MEMORY)?;
     }
     drop(memory);
@@ -163,9 +163,9 @@ fn load(
     let take = |piece: &Piece| Physical::new(gpu(&piece.gpu)?, piece.bytes);
     let memory = image.pieces.iter().map(take).collect::<Result<Vec<_>>>()?;
     for (physical, address) in memory.iter().zip(from.unwrap_or_default()) {
-        physical
-            .memory
-            .fill_from_process(0, process.pid, *address, physical.memory.len())
+        let Physical { gpu, memory, .. } = physical.as_ref();
+        gpu.link
+            .pass(Way::In, memory.len(), || memory.fill_from_process(0, process.pid, *address, memory.len()))
             .map_err(|_| Code::OPERATING_SYSTEM)?;
     }
     let piece = |position: usize| memory.get(position).cloned().ok_or(Code::INVALID_VALUE);

@@ -6,7 +6,7 @@
 //! stream.
 use std::sync::{Arc, Mutex};
 
-use super::{Piece, Process, Region, Task, lock};
+use super::{Physical, Piece, Process, Region, Task, Way, lock};
 use crate::code::{Code, Result};
 use crate::wire::{End, Span};
 
@@ -143,7 +143,7 @@ fn parts(
     pieces: &[Piece],
     from: u64,
     bytes: u64,
-    mut each: impl FnMut(&Region, u64, u64, u64) -> Result<()>,
+    mut each: impl FnMut(&Physical, u64, u64, u64) -> Result<()>,
 ) -> Result<()> {
     let mut start = 0;
     for (physical, offset, length) in pieces {
@@ -151,7 +151,7 @@ fn parts(
         let last = (from + bytes).min(start + length);
         if first < last {
             physical.gpu.alive()?;
-            each(&physical.memory, offset + first - start, last - first, first - from)?;
+            each(physical, offset + first - start, last - first, first - from)?;
         }
         start += length;
     }
@@ -165,19 +165,23 @@ fn copy_row(pid: i32, to: &Side, from: &Side, row: u64, width: u64) -> Result<()
         (Memory::Device(to), Memory::Device(from)) => {
             parts(from, from_at, width, |source, source_at, bytes, inner| {
                 parts(to, to_at + inner, bytes, |target, at, bytes, deep| {
-                    target.copy_from(at, source, source_at + deep, bytes)
+                    target.memory.copy_from(at, &source.memory, source_at + deep, bytes)
                 })
             })
         }
         (Memory::Device(to), Memory::Host(from)) => parts(to, to_at, width, |target, at, bytes, inner| {
-            host(target.fill_from_process(at, pid, from + from_at + inner, bytes))
+            target.gpu.link.pass(Way::In, bytes, || {
+                host(target.memory.fill_from_process(at, pid, from + from_at + inner, bytes))
+            })
         }),
         (Memory::Device(to), Memory::Staged(from)) => parts(to, to_at, width, |target, at, bytes, inner| {
-            target.copy_from(at, from, from_at + inner, bytes)
+            target.gpu.link.pass(Way::In, bytes, || target.memory.copy_from(at, from, from_at + inner, bytes))
         }),
         (Memory::Host(to), Memory::Device(from)) => {
             parts(from, from_at, width, |source, at, bytes, inner| {
-                host(source.copy_to_process(at, pid, to + to_at + inner, bytes))
+                source.gpu.link.pass(Way::Out, bytes, || {
+                    host(source.memory.copy_to_process(at, pid, to + to_at + inner, bytes))
+                })
             })
         }
         (Memory::Host(to), Memory::Staged(from)) => {
@@ -204,7 +208,9 @@ fn copy_row(pid: i32, to: &Side, from: &Side, row: u64, width: u64) -> Result<()
 fn fill_row(pid: i32, to: &Side, row: u64, width: u64, pattern: &[u8]) -> Result<()> {
     let start = row * to.pitch;
     match &to.memory {
-        Memory::Device(to) => parts(to, start, width, |target, at, bytes, _| target.fill(at, bytes, pattern)),
+        Memory::Device(to) => {
+            parts(to, start, width, |target, at, bytes, _| target.memory.fill(at, bytes, pattern))
+        }
         Memory::Host(to) => {
             let buffer = Region::new(CHUNK.min(width))?;
             buffer.fill(0, buffer.len(), pattern)?;

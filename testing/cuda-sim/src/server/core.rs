@@ -89,6 +89,10 @@ pub(super) fn handle(server: &Arc<Server>, process: &Arc<Process>, request: Core
             return body(physical.ok_or(Code::INVALID_HANDLE)?.memory.len());
         }
         Core::IpcOpen { context, key, address } => ipc_open(server, process, context, key, address)?,
+        Core::PartOpen { context, key, address } => {
+            super::storage::show(server, process, context, key, address)?;
+        }
+        Core::PartClose { address, bytes } => super::storage::hide(process, address, bytes),
         request => return event(process, request),
     }
     Ok(Value::Null)

@@ -2,7 +2,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::lock;
+use super::{Link, lock};
 use crate::code::{Code, Result};
 use crate::wire::{GpuInfo, MemoryInfo};
 
@@ -11,13 +11,15 @@ use crate::wire::{GpuInfo, MemoryInfo};
 pub struct Gpu {
     /// What everybody sees.
     pub info: GpuInfo,
+    /// The way to the host.
+    pub link: Link,
     used: Mutex<u64>,
     lost: AtomicBool,
 }
 
 impl Gpu {
-    pub(super) fn new(info: GpuInfo) -> Self {
-        Self { info, used: Mutex::new(0), lost: AtomicBool::new(false) }
+    pub(super) fn new(info: GpuInfo, link: Link) -> Self {
+        Self { info, link, used: Mutex::new(0), lost: AtomicBool::new(false) }
     }
 
     /// Takes bytes from the account.

@@ -19,6 +19,7 @@ mod copy;
 mod core;
 mod gpu;
 mod host_func;
+mod link;
 mod listen;
 mod module;
 mod nvml;
@@ -29,6 +30,7 @@ mod stream;
 
 pub use crate::abi::sys::region::Region;
 pub use gpu::Gpu;
+pub use link::{Link, Way};
 pub use listen::{Listening, listen};
 pub(crate) use module::log;
 pub use process::{Context, Process};
@@ -46,6 +48,8 @@ pub struct Config {
     pub level: Level,
     /// The UUIDs are made of this.
     pub uuid_seed: String,
+    /// Bytes a second between each GPU and the host, in each direction; `None`: no limit.
+    pub pcie: Option<u64>,
 }
 
 /// What all connections share: the GPUs, the processes that use them, and how the driver is to behave.
@@ -80,7 +84,7 @@ impl Server {
         for (index, chip) in (0u32..).zip(&config.chips) {
             let info =
                 chips::gpu(chip, index, config.memory, &config.uuid_seed).ok_or_else(|| chip.clone())?;
-            gpus.push(Arc::new(Gpu::new(info)));
+            gpus.push(Arc::new(Gpu::new(info, Link::new(config.pcie))));
         }
         Ok(Arc::new(Self {
             gpus,

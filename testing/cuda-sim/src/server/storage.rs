@@ -1,13 +1,12 @@
 //! Custom storage (13.4): the memory of a process as its caller sees it, one contiguous part a GPU.
 //!
-//! A real driver maps the same memory twice. Here a part is a copy that is made when the operation begins, or written back
-//! when it ends, and a caller opens it as it would open another process's memory. Parts are in no GPU's account: the
-//! memory that they stand for is, for as long as the operation lasts.
+//! As with a real driver a part is no copy: its addresses in the caller show the pieces of the process, one after the other, each at a
+//! multiple of what allocations are aligned to. What the caller reads there is the process's memory, and what it writes there becomes that.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Physical, Process, Server, lock};
+use super::{Mapping, Physical, Process, Server, lock};
 use crate::checkpoint::message::{Parked, Part};
 use crate::checkpoint::placement::hex;
 use crate::code::{Code, Result};
@@ -22,63 +21,77 @@ static LAST: AtomicU64 = AtomicU64::new(1 << 32);
 pub(crate) struct Operation {
     /// The process whose memory it is.
     pid: i32,
-    parts: Vec<Arc<Physical>>,
-    /// Each piece, and where it lies: which part, and from where on.
-    places: Vec<(Arc<Physical>, usize, u64)>,
+    parts: Vec<Shown>,
 }
 
-/// Lays out the pieces of a process, GPU by GPU, and opens the parts for a caller.
-pub(super) fn park(
-    server: &Server,
-    process: &Process,
-    pieces: &[Arc<Physical>],
-    filled: bool,
-) -> Result<Parked> {
-    let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
+/// A part: all pieces of a process on one GPU.
+#[derive(Debug)]
+struct Shown {
+    key: u64,
+    pieces: Vec<Arc<Physical>>,
+}
+
+fn room(piece: &Physical) -> u64 {
+    piece.memory.len().next_multiple_of(ALIGN)
+}
+
+/// Lays out the pieces of a process, GPU by GPU, for a caller to open.
+pub(super) fn park(server: &Server, process: &Process, pieces: &[Arc<Physical>]) -> Result<Parked> {
+    let mut by_gpu: BTreeMap<u32, Vec<Arc<Physical>>> = BTreeMap::new();
     for piece in pieces {
-        *sizes.entry(piece.gpu.info.index).or_default() += piece.memory.len().next_multiple_of(ALIGN);
+        by_gpu.entry(piece.gpu.info.index).or_default().push(piece.clone());
     }
     let mut parts = Vec::new();
-    for (index, bytes) in &sizes {
-        parts.push(Physical::uncounted(server.gpu(*index)?, *bytes)?);
-    }
-    let mut places = Vec::new();
-    let mut used = vec![0; parts.len()];
-    for piece in pieces {
-        let number = sizes.keys().position(|index| *index == piece.gpu.info.index).ok_or(Code::UNKNOWN)?;
-        let (Some(part), Some(offset)) = (parts.get(number), used.get_mut(number)) else {
-            return Err(Code::UNKNOWN);
-        };
-        if filled {
-            part.memory.copy_from(*offset, &piece.memory, 0, piece.memory.len())?;
-        }
-        places.push((piece.clone(), number, *offset));
-        *offset += piece.memory.len().next_multiple_of(ALIGN);
+    let mut described = Vec::new();
+    for (index, pieces) in by_gpu {
+        let key = LAST.fetch_add(1, Ordering::Relaxed);
+        let bytes = pieces.iter().map(|piece| room(piece)).sum();
+        described.push(Part { gpu: hex(&server.gpu(index)?.info.uuid), key, bytes });
+        parts.push(Shown { key, pieces });
     }
     let token = LAST.fetch_add(1, Ordering::Relaxed);
-    let mut shared = lock(&server.shared);
-    let described = parts.iter().map(|part| {
-        let key = LAST.fetch_add(1, Ordering::Relaxed);
-        shared.insert(key, Arc::downgrade(part));
-        Part { gpu: hex(&part.gpu.info.uuid), key, bytes: part.memory.len() }
-    });
-    let parked = Parked { token, parts: described.collect() };
-    drop(shared);
-    lock(&server.parked).insert(token, Operation { pid: process.pid, parts, places });
-    Ok(parked)
+    lock(&server.parked).insert(token, Operation { pid: process.pid, parts });
+    Ok(Parked { token, parts: described })
 }
 
-/// The caller has done its copies. With `back` what it wrote becomes the memory of the process.
-pub(super) fn settle(server: &Server, process: &Process, token: u64, back: bool) -> Result<()> {
-    let mut parked = lock(&server.parked);
-    let operation = parked.remove(&token).filter(|operation| operation.pid == process.pid);
+/// Shows a part to a caller from an address on.
+pub(super) fn show(server: &Server, caller: &Process, context: u64, key: u64, address: u64) -> Result<()> {
+    caller.context(context)?;
+    let parked = lock(&server.parked);
+    let part = parked.values().flat_map(|operation| &operation.parts).find(|part| part.key == key);
+    let pieces = part.map(|part| part.pieces.clone()).ok_or(Code::INVALID_HANDLE)?;
     drop(parked);
-    let operation = operation.ok_or(Code::INVALID_VALUE)?;
-    if back {
-        for (piece, number, offset) in &operation.places {
-            let part = operation.parts.get(*number).ok_or(Code::UNKNOWN)?;
-            piece.memory.copy_from(0, &part.memory, *offset, piece.memory.len())?;
+    let foreign = |physical: Arc<Physical>, bytes: u64| Mapping {
+        bytes,
+        physical,
+        offset: 0,
+        context: Some(context),
+        foreign: true,
+        leaving: false,
+    };
+    let mut at = address;
+    let mut space = caller.space_mut();
+    for piece in pieces {
+        let (bytes, room) = (piece.memory.len(), room(&piece));
+        let gpu = piece.gpu.clone();
+        space.insert(at, foreign(piece, bytes))?;
+        if room > bytes {
+            space.insert(at + bytes, foreign(Physical::uncounted(&gpu, room - bytes)?, room - bytes))?;
         }
+        at += room;
     }
     Ok(())
+}
+
+/// The caller sees a part no more.
+pub(super) fn hide(caller: &Process, address: u64, bytes: u64) {
+    let end = address.saturating_add(bytes);
+    caller.space_mut().retain(|at, mapping| !(mapping.foreign && (address..end).contains(&at)));
+}
+
+/// The caller has done its copies.
+pub(super) fn settle(server: &Server, process: &Process, token: u64) -> Result<()> {
+    let mut parked = lock(&server.parked);
+    let operation = parked.remove(&token).filter(|operation| operation.pid == process.pid);
+    operation.map(drop).ok_or(Code::INVALID_VALUE)
 }

@@ -79,6 +79,10 @@ pub enum Core {
     IpcSize { key: u64 },
     /// Maps another process's allocation.
     IpcOpen { context: u64, key: u64, address: u64 },
+    /// Shows a part of a process that is being checkpointed or restored, from this address on.
+    PartOpen { context: u64, key: u64, address: u64 },
+    /// Shows it no more.
+    PartClose { address: u64, bytes: u64 },
 }
 
 /// One end of a copy: where its first row starts, and how far apart rows are.

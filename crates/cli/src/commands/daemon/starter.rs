@@ -158,14 +158,19 @@ pub(in crate::commands) fn without_manager(command: &mut Command) {
     }
 }
 
+/// What the daemon tells glibc's allocator, as its unit for systemd does. glibc otherwise keeps up to eight arenas a core, and threads that come
+/// and go leave each with freed memory. And what it once had to map for a large buffer it keeps from then on, up to 32 MiB of a kind: a
+/// daemon after a few hundred snapshots held 85 MB that way instead of 40.
+const OF_THE_ALLOCATOR: [(&str, &str); 3] =
+    [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "4194304"), ("MALLOC_TRIM_THRESHOLD_", "8388608")];
+
 fn spawn(program: &Path, places: &Places, log: File) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg("--detach").arg("--socket").arg(&places.socket);
     command.current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     without_manager(&mut command);
-    if std::env::var_os("MALLOC_ARENA_MAX").is_none() {
-        // glibc otherwise keeps up to eight arenas a core, and threads that come and go leave each with freed memory.
-        command.env("MALLOC_ARENA_MAX", "2");
+    for (name, value) in OF_THE_ALLOCATOR.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
+        command.env(name, value);
     }
     command.spawn()
 }
@@ -209,4 +214,16 @@ fn last_lines((path, begin): (&Path, u64)) -> io::Result<Vec<String>> {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
     Ok(lines.get(lines.len().saturating_sub(SHOWN.1)..).unwrap_or_default().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OF_THE_ALLOCATOR;
+
+    #[test]
+    fn the_unit_says_the_same_to_the_allocator() {
+        let unit = include_str!("../../../../../deploy/systemd/user/infinijupd.service");
+        let words = OF_THE_ALLOCATOR.map(|(name, value)| format!("{name}={value}")).join(" ");
+        assert!(unit.lines().any(|line| line == format!("Environment={words}")), "{words}");
+    }
 }

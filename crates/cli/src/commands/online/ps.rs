@@ -148,6 +148,7 @@ mod tests {
             exit: None,
             files: FilePolicy::Open,
             memory_bytes: Some(3 << 20),
+            standby_bytes: None,
             attached: false,
             gpus: Vec::new(),
             vram_bytes: None,

@@ -1,7 +1,7 @@
 //! `cuda-sim`: the device server, and what tests need to work with it.
 //!
 //! ```text
-//! cuda-sim serve --dir DIR [--gpus 2] [--chip h100[,a100…]] [--memory 24GiB] [--level 580] [--uuid-seed NAME] [--devices DIR] [--root-only yes]
+//! cuda-sim serve --dir DIR [--gpus 2] [--chip h100[,a100…]] [--memory 24GiB] [--level 580] [--pcie 25GiB] [--uuid-seed NAME] [--devices DIR] [--root-only yes]
 //! cuda-sim install --dir LIB [--level 580]
 //! cuda-sim ctl --dir DIR JSON
 //! cuda-sim cuda-checkpoint --help        the same as being called `cuda-checkpoint`
@@ -70,7 +70,8 @@ fn main() -> ExitCode {
     }
     end(match words.next().as_deref() {
         Some("serve") => {
-            let known = ["dir", "gpus", "chip", "memory", "level", "uuid-seed", "devices", "root-only"];
+            let known =
+                ["dir", "gpus", "chip", "memory", "level", "pcie", "uuid-seed", "devices", "root-only"];
             Words::read(words, &known).and_then(|words| serve::serve(&words))
         }
         Some("install") => Words::read(words, &["dir", "level"]).and_then(|words| install::install(&words)),

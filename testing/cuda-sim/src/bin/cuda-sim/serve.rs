@@ -67,6 +67,7 @@ fn config(words: &Words) -> Result<Config, String> {
         memory: words.get("memory").map(bytes).transpose()?,
         level: words.level()?,
         uuid_seed: words.get("uuid-seed").unwrap_or("host").to_owned(),
+        pcie: words.get("pcie").map(bytes).transpose()?,
     })
 }
 

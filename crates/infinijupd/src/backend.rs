@@ -1,0 +1,179 @@
+//! Who does what the daemon is asked for: the trait between the wire and the engine. What is asked for, as a value, is an `Operation`.
+//!
+//! Every call may block for as long as the operation takes; the daemon makes each on a thread of its own. Whoever can
+//! ask is the daemon's own user, so nothing here says who asks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use api::{
+    Activity, AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView,
+    Commits, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, ForgetOutcome, ForgetRequest,
+    GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
+    RollbackRequest, SessionPatch, SessionState, SessionView, SignalRequest, SnapshotOutcome,
+    SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest, Variable,
+    Version,
+};
+
+use lifecycle::{Asked, Did, Errand, SessionId};
+use serde_json::Value;
+
+use crate::error::DaemonError;
+
+/// Why something was not done, and the HTTP status that says so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// 4xx if the caller is to change something, 5xx otherwise.
+    pub status: u16,
+    /// What the caller is told. In a box, for it is much larger than most of what could be answered instead.
+    pub body: Box<ErrorBody>,
+    /// Nothing is wrong: something else was being done to the session, or it had no processes just then. What is due by itself is tried
+    /// another time.
+    pub another_time: bool,
+}
+
+/// The result of an operation.
+pub type Outcome<T> = Result<T, Failure>;
+
+/// Told how an operation goes on. The names of steps are part of the interface.
+pub trait Progress: Sync {
+    /// A step has begun.
+    fn begun(&self, step: &'static str);
+    /// This much of it is done.
+    fn progress(&self, step: &'static str, done: u64, total: Option<u64>);
+    /// It is done, and took this long.
+    fn done(&self, step: &'static str, micros: u64);
+}
+
+/// Something that happened to a session, whether or not somebody asked for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Happening {
+    /// What happened.
+    pub kind: EventKind,
+    /// The state that the session has now, if that is what happened.
+    pub state: Option<SessionState>,
+    /// To which session.
+    pub session: String,
+    /// The snapshot in question.
+    pub commit: Option<String>,
+    /// What its kernel is doing, if that is what happened.
+    pub activity: Option<Activity>,
+}
+
+/// All that can be asked of the engine.
+pub trait Backend: Send + Sync + 'static {
+    /// Versions, and why nothing can be done here if so.
+    fn version(&self) -> Version;
+    /// What this machine can and cannot do.
+    fn doctor(&self) -> Outcome<Doctor>;
+    /// All sessions, oldest first.
+    fn sessions(&self) -> Outcome<Vec<SessionView>>;
+    /// One of them, by id, name or the beginning of an id.
+    fn session(&self, which: &str) -> Outcome<SessionView>;
+    /// Where the session's log is.
+    fn log(&self, which: &str) -> Outcome<PathBuf>;
+    /// The snapshots of a session, of its whole family, or all there are; newest first.
+    fn history(&self, which: Option<&str>, family: bool, limit: Option<usize>) -> Outcome<Commits>;
+    /// One snapshot.
+    fn commit(&self, which: &str) -> Outcome<CommitView>;
+    /// The document that went with it.
+    fn notebook(&self, which: &str) -> Outcome<Vec<u8>>;
+    /// The variables that its kernel had.
+    fn variables(&self, which: &str) -> Outcome<Vec<Variable>>;
+    /// Gives a snapshot a name that stays.
+    fn tag(&self, request: TagRequest) -> Outcome<CommitView>;
+    /// Takes such a name away.
+    fn untag(&self, name: &str) -> Outcome<()>;
+    /// What lies between two snapshots.
+    fn diff(&self, a: &str, b: &str) -> Outcome<Diff>;
+    /// Where the store is.
+    fn store(&self) -> Outcome<PathBuf>;
+
+    /// Starts a session.
+    fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Takes a snapshot.
+    fn snapshot(
+        &self,
+        which: &str,
+        request: SnapshotRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SnapshotOutcome>;
+    /// Rolls a session back.
+    fn rollback(
+        &self,
+        which: &str,
+        request: RollbackRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<RollbackOutcome>;
+    /// Makes branches of a session.
+    fn branch(
+        &self,
+        which: &str,
+        request: BranchRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<Vec<BranchOutcome>>;
+    /// Puts a session to sleep.
+    fn suspend(
+        &self,
+        which: &str,
+        request: SuspendRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<SuspendOutcome>;
+    /// Wakes it.
+    fn resume(&self, which: &str, request: ResumeRequest, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Ends its processes.
+    fn stop(&self, which: &str, request: StopRequest, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Ends its processes, if it has any, and runs a command in it anew.
+    fn restart(&self, which: &str, request: RestartRequest, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Sends a signal to its main command.
+    fn signal(&self, which: &str, request: SignalRequest) -> Outcome<()>;
+    /// Changes what is noted about it.
+    fn change(&self, which: &str, patch: SessionPatch) -> Outcome<SessionView>;
+    /// Forgets a session that has no processes; its snapshots stay. Returns what it was.
+    fn remove(&self, which: &str, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Runs a command inside.
+    fn exec(&self, which: &str, request: ExecRequest, progress: &dyn Progress) -> Outcome<ExecOutcome>;
+    /// Adopts a process tree.
+    fn attach(&self, request: AttachRequest, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Writes a process tree to a directory.
+    fn checkpoint(&self, request: CheckpointRequest, progress: &dyn Progress) -> Outcome<CheckpointOutcome>;
+    /// Brings one back.
+    fn restore(&self, request: RestoreRequest, progress: &dyn Progress) -> Outcome<RestoredOutcome>;
+
+    /// Leaves snapshots out of history.
+    fn forget(&self, request: ForgetRequest, progress: &dyn Progress) -> Outcome<ForgetOutcome>;
+    /// Frees what no snapshot needs.
+    fn gc(&self, progress: &dyn Progress) -> Outcome<GcOutcome>;
+
+    /// What happens from now on; asked for once.
+    fn happenings(&self) -> Option<Receiver<Happening>> {
+        None
+    }
+    /// What kernels ask for from now on; asked for once. Each is answered with [`Backend::answer`].
+    fn asked(&self) -> Option<Receiver<Asked>> {
+        None
+    }
+    /// Answers a kernel, unless the answer is `None`.
+    fn answer(&self, _session: &SessionId, _id: &str, _answer: Option<Value>) {}
+    /// What is due by the policies of sessions from now on; asked for once. [`Backend::did`] is told how it went.
+    fn due(&self) -> Option<Receiver<Errand>> {
+        None
+    }
+    /// How it went.
+    fn did(&self, _session: &SessionId, _did: Did) {}
+    /// Something was done by a session's policy: lets go of what that does not keep. What fails is tried the next time.
+    fn tidy(&self, _session: &SessionId) {}
+}
+
+/// Asks the engine something that does not take long.
+pub(crate) async fn ask<T: Send + 'static>(
+    backend: &Arc<dyn Backend>,
+    question: impl FnOnce(&dyn Backend) -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
+    let backend = Arc::clone(backend);
+    match tokio::task::spawn_blocking(move || question(&*backend)).await {
+        Ok(answer) => answer,
+        Err(error) => Err(DaemonError::Bug { detail: format!("a question had no answer: {error}") }.into()),
+    }
+}

@@ -1,0 +1,48 @@
+//! What is written down of a session, and where.
+//!
+//! A daemon can be killed at any moment, and the one after it knows what is on disk and nothing else. That is here: what a session *is*
+//! ([`Record`]), what is being done to it ([`journal`]), where its files are ([`place`]), and what a snapshot says of the session that
+//! it was taken of ([`SessionSection`]). Who writes which of them when is the business of the pipelines, in `lifecycle`; nothing here does
+//! anything to a process.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `session`, `habitat` | what a session is called, which GPUs it may have, and in which sort of place it lives |
+//! | `record`, `records` | one session, and all of them |
+//! | `encryption` | the snapshots that records name, which get other names when the store is encrypted |
+//! | `notes` | what people and programs noted about it |
+//! | `journal` | what is under way |
+//! | `locks` | who is at it now: one operation at a time |
+//! | `place`, `files` | where everything is, and how files get there that are a user's |
+//! | `events` | what happened to sessions, for those who listen |
+//! | `json` | small files that are the old one or the new one |
+//! | `section` | what goes into a snapshot |
+//! | `view`, `words` | a record in the words of the wire |
+#![forbid(unsafe_code)]
+
+pub mod encryption;
+mod error;
+pub mod events;
+pub mod files;
+mod habitat;
+pub mod journal;
+mod json;
+pub mod locks;
+mod notes;
+pub mod place;
+mod record;
+mod records;
+mod section;
+mod session;
+mod view;
+pub mod words;
+
+pub use error::{RecordError, Result};
+pub use habitat::HabitatKind;
+pub use json::write_json;
+pub use notes::Notes;
+pub use record::{KernelRecord, OriginRecord, Record};
+pub use records::{Writers, read_records};
+pub use section::{KernelPorts, SessionSection};
+pub use session::{GpuWish, SessionId};
+pub use view::session_view;

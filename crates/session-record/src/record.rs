@@ -1,0 +1,235 @@
+//! What is known about a session, on disk.
+//!
+//! One JSON file a session, `sessions/<id>/record.json`, replaced by rename and synced, so that it is the old one or the
+//! new one. It is written *after* what it says has become true, except for the intent of an operation, which is the
+//! journal's business. Nobody but its user reads it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use api::{InterruptMode, Network, SessionState};
+use base::io_error;
+use cas_core::ObjectId;
+use jiff::Timestamp;
+use sandbox::User;
+use sandbox::bounded;
+use sandbox::process::Identity;
+use serde::{Deserialize, Serialize};
+use workspace::FilePolicy;
+
+use crate::error::{RecordError, Result};
+use crate::habitat::HabitatKind;
+use crate::json::write_json;
+use crate::notes::Notes;
+use crate::session::{GpuWish, SessionId};
+
+/// No record is longer: labels, sidecars and mounts are bounded when they are taken in.
+const RECORD_LIMIT: u64 = 16 << 20;
+
+/// A Jupyter kernel's side of a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KernelRecord {
+    /// Name of the kernelspec.
+    pub spec: String,
+    /// The connection file for clients, outside.
+    pub connection_file: PathBuf,
+    /// Ports on loopback outside, and the ones inside that they lead to.
+    pub ports: Vec<(u16, u16)>,
+    /// The language of its cells; empty if nobody said.
+    #[serde(default)]
+    pub language: String,
+    /// How it is interrupted.
+    #[serde(default)]
+    pub interrupt_mode: InterruptMode,
+}
+
+impl KernelRecord {
+    /// Whether its cells are Python's, as it says or as its name tells.
+    pub fn speaks_python(&self) -> bool {
+        let said = if self.language.is_empty() { &self.spec } else { &self.language };
+        said.to_ascii_lowercase().starts_with("python")
+    }
+
+    /// Its ports outside.
+    pub fn outer(&self) -> impl Iterator<Item = u16> {
+        self.ports.iter().map(|(outside, _)| *outside)
+    }
+
+    /// The ones inside that they lead to.
+    pub fn inner(&self) -> impl Iterator<Item = u16> {
+        self.ports.iter().map(|(_, inside)| *inside)
+    }
+}
+
+/// Where a session came from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OriginRecord {
+    /// The session that it is a branch of.
+    pub session: SessionId,
+    /// The snapshot of it.
+    pub commit: String,
+}
+
+/// Everything that must be known to look after a session. A habitat reads and writes what is its own of it: where processes are, who they
+/// are, and what helps them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// Its name for ever.
+    pub id: SessionId,
+    /// Its name for people.
+    pub name: String,
+    /// Whose it is.
+    pub owner: User,
+    /// What it does.
+    pub state: SessionState,
+    /// What it runs, for people.
+    pub command: Vec<String>,
+    /// Where its command runs.
+    pub cwd: PathBuf,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Its network.
+    pub network: Network,
+    /// Whether a private network has a way out.
+    pub outside: bool,
+    /// The directory that is the session's own, as seen inside.
+    pub workspace: PathBuf,
+    /// Which files belong to its snapshots.
+    pub files: FilePolicy,
+    /// Bytes of memory that it may use.
+    pub memory_limit: Option<u64>,
+    /// Processes and threads that it may have.
+    pub pids_limit: Option<u64>,
+    /// Its kernel, if it is one.
+    pub kernel: Option<KernelRecord>,
+    /// The thread that its snapshots go to.
+    pub thread: String,
+    /// Its newest snapshot, or the one it came from.
+    pub head: Option<String>,
+    /// What it is a branch of.
+    pub origin: Option<OriginRecord>,
+    /// Where the files of the workspace really are: there, or in a directory of their own if it is a branch's.
+    pub files_at: PathBuf,
+    /// The first process of the tree, as the machine numbers it.
+    pub init: Option<Identity>,
+    /// Process 1 of the box, which no snapshot contains.
+    #[serde(default)]
+    pub holder: Option<Identity>,
+    /// Leads ports outside to its kernel.
+    pub forwarder: Option<Identity>,
+    /// Its way out, if it has a private network.
+    pub pasta: Option<Identity>,
+    /// The status of its command, if that has ended.
+    pub exit: Option<i32>,
+    /// Files outside the workspace that the session has a private copy of: the original and the copy.
+    #[serde(default)]
+    pub outside_copies: Vec<(PathBuf, PathBuf)>,
+    /// Where its processes live.
+    #[serde(default, rename = "attached")]
+    pub habitat: HabitatKind,
+    /// Which GPUs it was to have.
+    #[serde(default)]
+    pub gpu_wish: GpuWish,
+    /// UUIDs of the GPUs that it has nodes for.
+    #[serde(default)]
+    pub gpus: Vec<String>,
+    /// Its work on the GPU stands still, and why: the driver would not bring it back. A resume tries again.
+    #[serde(default)]
+    pub gpu_trouble: Option<String>,
+    /// Commands that run beside the main one.
+    #[serde(default)]
+    pub sidecars: Vec<Vec<OsString>>,
+    /// What others noted about it. Like the name, it can change while an operation has hold of the session, so the copy of an
+    /// operation may be old: see `notes`.
+    #[serde(default)]
+    pub notes: Notes,
+}
+
+impl Record {
+    /// A session's name means its own thread, also where a thread of an earlier session has the same name.
+    pub fn in_own_words(&self, to: &str) -> String {
+        match to.strip_prefix(self.name.as_str()) {
+            Some(rest) if rest.is_empty() || rest.starts_with('~') => format!("{}{rest}", self.thread),
+            _ => to.to_owned(),
+        }
+    }
+
+    /// Whether its kernel is reached by this port, inside or outside.
+    pub fn has_port(&self, port: u32) -> bool {
+        let mut ports = self.kernel.iter().flat_map(|kernel| &kernel.ports);
+        ports.any(|(outside, inside)| port == u32::from(*inside) || port == u32::from(*outside))
+    }
+
+    /// Its newest snapshot.
+    pub fn head_id(&self) -> Result<Option<ObjectId>> {
+        self.head
+            .as_deref()
+            .map(|text| {
+                text.parse().map_err(|_| {
+                    RecordError::Bug(format!("session {} has `{text}` as its newest snapshot", self.id))
+                })
+            })
+            .transpose()
+    }
+
+    /// The commits that it names.
+    pub fn commits_mut(&mut self) -> Vec<&mut String> {
+        self.head.iter_mut().chain(self.origin.iter_mut().map(|origin| &mut origin.commit)).collect()
+    }
+
+    /// The first process, if the session runs.
+    pub fn living_init(&self, action: &'static str) -> Result<Identity> {
+        self.of_running(self.init, action)
+    }
+
+    /// The box, if the session is in one and runs.
+    pub fn living_holder(&self, action: &'static str) -> Result<Identity> {
+        self.of_running(self.holder, action)
+    }
+
+    fn of_running(&self, process: Option<Identity>, action: &'static str) -> Result<Identity> {
+        process.filter(|_| self.state == SessionState::Running).ok_or_else(|| RecordError::WrongState {
+            session: self.name.clone(),
+            state: self.state.as_str(),
+            action,
+        })
+    }
+
+    /// Takes over what can change while somebody works with a copy.
+    pub fn take_notes(&mut self, known: &Self) {
+        self.name.clone_from(&known.name);
+        self.notes.clone_from(&known.notes);
+    }
+
+    /// Reads one.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = bounded::read_small(path, RECORD_LIMIT).map_err(io_error("read", path))?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| RecordError::Damaged { path: path.to_owned(), detail: error.to_string() })
+    }
+
+    /// Replaces it, durably.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        write_json(path, self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it was written before sessions had GPUs, labels and restarts.
+    const OLD: &str = r#"{"id": "0123456789ab", "name": "a", "owner": {"uid": 0, "gid": 0, "groups": [], "name": "root",
+        "home": "/root", "shell": "/bin/sh"}, "state": "running", "command": ["a"], "cwd": "/",
+        "created": "2026-11-15T09:12:09Z", "network": "private", "outside": false, "workspace": "/",
+        "files": {"policy": "open"}, "memory_limit": null, "pids_limit": null,
+        "kernel": {"spec": "python3", "connection_file": "/c", "ports": [[1, 2]]}, "thread": "a", "head": null,
+        "origin": null, "files_at": "/", "init": null, "forwarder": null, "pasta": null, "exit": null}"#;
+
+    #[test]
+    fn an_old_record_is_read() {
+        let record: Record = serde_json::from_str(OLD).unwrap();
+        assert_eq!(record.notes, Notes::default());
+        assert_eq!(record.kernel.unwrap().interrupt_mode, InterruptMode::Signal);
+    }
+}

@@ -1,0 +1,67 @@
+//! What is written down of a session, in the words of the wire and back.
+//!
+//! Requests and answers are the types of `api`; what a record has must be readable for as long as there are records, so it has types of its
+//! own. What people ask of kernels and commands is translated in `lifecycle`.
+
+use policy::{Keep, SessionPolicy};
+use workspace::FilePolicy;
+
+use crate::session::GpuWish;
+
+/// The most that a snapshot takes of a workspace, unless the caller says otherwise.
+const TREE_BYTES: u64 = 10 << 30;
+
+/// Which GPUs a session is to have.
+pub fn gpu_wish(wish: api::GpuWish) -> GpuWish {
+    match wish {
+        api::GpuWish::All => GpuWish::All,
+        api::GpuWish::None => GpuWish::None,
+        api::GpuWish::List { gpus } => GpuWish::List(gpus),
+    }
+}
+
+/// Which files belong to snapshots.
+pub fn file_policy(policy: api::FilePolicy) -> FilePolicy {
+    match policy {
+        api::FilePolicy::Open => FilePolicy::Open,
+        api::FilePolicy::Tree { include, exclude, max_bytes } => {
+            FilePolicy::Tree { include, exclude, max_bytes: max_bytes.unwrap_or(TREE_BYTES) }
+        }
+        api::FilePolicy::None => FilePolicy::None,
+    }
+}
+
+/// The same, told.
+pub fn tell_file_policy(policy: FilePolicy) -> api::FilePolicy {
+    match policy {
+        FilePolicy::Open => api::FilePolicy::Open,
+        FilePolicy::Tree { include, exclude, max_bytes } => {
+            api::FilePolicy::Tree { include, exclude, max_bytes: Some(max_bytes) }
+        }
+        FilePolicy::None => api::FilePolicy::None,
+    }
+}
+
+/// What happens to a session by itself.
+pub fn session_policy(policy: api::SessionPolicy) -> SessionPolicy {
+    let keep = |keep: api::Keep| Keep { last: keep.last, hourly: keep.hourly, daily: keep.daily };
+    SessionPolicy {
+        snapshot_every_s: policy.snapshot_every_s,
+        snapshot_after_idle_s: policy.snapshot_after_idle_s,
+        suspend_after_idle_s: policy.suspend_after_idle_s,
+        suspend_only_gpu: policy.suspend_only_gpu,
+        keep: policy.keep.map(keep),
+    }
+}
+
+/// The same, told.
+pub fn tell_session_policy(policy: &SessionPolicy) -> api::SessionPolicy {
+    let keep = |keep: Keep| api::Keep { last: keep.last, hourly: keep.hourly, daily: keep.daily };
+    api::SessionPolicy {
+        snapshot_every_s: policy.snapshot_every_s,
+        snapshot_after_idle_s: policy.snapshot_after_idle_s,
+        suspend_after_idle_s: policy.suspend_after_idle_s,
+        suspend_only_gpu: policy.suspend_only_gpu,
+        keep: policy.keep.map(keep),
+    }
+}
