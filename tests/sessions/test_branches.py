@@ -69,7 +69,7 @@ def test_a_family_lives_together_sleeps_and_wakes(original, commands, user):
     for session in family.values():
         session.suspend()
     assert {view["state"] for view in commands.sessions().values()} == {"suspended"}
-    assert not [pid for pid in pids if proc.stat(pid) and proc.stat(pid)["state"] not in "ZX"]
+    assert not [pid for pid in pids if not proc.is_over(pid)]
     for session in family.values():
         session.resume()
     for word, session in family.items():

@@ -1,13 +1,12 @@
 """A session whose writes are followed: from its first instruction after a restore, while it rests, and never again once that went wrong."""
 
 import os
-import re
 import time
 
 import pytest
 
+from harness.metrics import copied, figures
 from harness.proc import until
-from harness.wire import UnixConnection
 
 MIB = 1 << 20
 SIZE = 192
@@ -25,23 +24,6 @@ def write(first, pages, byte):
 def observe():
     return hashlib.sha256(data).hexdigest()
 """
-
-
-def figures(daemon):
-    """What the daemon has counted, by name and label."""
-    connection = UnixConnection(daemon.socket, 60)
-    try:
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-    finally:
-        connection.close()
-    return {name: float(value) for name, value in re.findall(r"^infinijup_(\S+) (\S+)$", text, re.MULTILINE)}
-
-
-def copied(daemon, when=None):
-    """Bytes that were copied while sessions ran."""
-    counted = figures(daemon)
-    return sum(counted[f'copied_bytes_total{{when="{name}"}}'] for name in ("dump", "rest") if when in (None, name))
 
 
 def world(commands, name):

@@ -1,24 +1,17 @@
 """Snapshots are forgotten, their room is freed, and everything that is left comes back as it was."""
 
-import time
-from pathlib import Path
+import stat
 
+from harness.files import below
 from harness.history import History
+from harness.proc import until
 from harness.session import Commands
-
-
-def eventually(is_so, seconds=60):
-    """Waits until something is so."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not become so in time"
-        time.sleep(0.1)
 
 
 def du(daemon, user):
     """Bytes in the user's store."""
     store = daemon.get(f"/v1/store?uid={user.uid}")[1]["path"]
-    return sum(file.stat().st_size for file in Path(store).rglob("*") if file.is_file())
+    return sum(facts.st_size for _, facts in below(store) if stat.S_ISREG(facts.st_mode))
 
 
 def test_what_is_forgotten_is_freed_and_the_rest_comes_back(commands, daemon, history, user):
@@ -105,7 +98,7 @@ def test_a_policy_keeps_what_it_must(commands, history, user):
     automatic += [taken(reason="before-cell") for _ in range(3)]
     # The newest is a thread's head, and counts for nothing: the two before it are the newest that could go.
     expected = [automatic[5], automatic[4], automatic[3], tagged, labelled, asked_for]
-    eventually(lambda: [commit["id"] for commit in history.of(session)["commits"]] == expected)
+    until("the policy has kept what it must", lambda: [commit["id"] for commit in history.of(session)["commits"]] == expected, seconds=60)
     for commit in (asked_for, tagged, labelled):
         session.rollback(commit)
         session.kernel.ready()

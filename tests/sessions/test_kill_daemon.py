@@ -17,6 +17,11 @@ ROUNDS = int(os.environ.get("INFINIJUP_KILLS", "100"))
 OPERATIONS = ("snapshot", "rollback", "branch", "suspend", "resume")
 
 
+def is_free(pid):
+    """Neither stopped nor traced; or gone."""
+    return (proc.stat(pid) or {"state": "X"})["state"] not in "tT" and proc.status(pid, "TracerPid") in ("", "0")
+
+
 class Trial:
     """A kernel that counts, everything acknowledged so far, and how long each operation takes."""
 
@@ -92,10 +97,9 @@ class Trial:
         listed = [view["pid"] for view in listed["sessions"] if view["state"] == "running"]
         # A box is its holder, the parent of the tree's root, with all below.
         trees = [pid for root in listed for pid in proc.tree(proc.stat(root)["parent"])]
+        # The daemon holds them for moments, too, to copy what they write.
         for pid in trees:
-            facts = proc.stat(pid)
-            assert facts is None or facts["state"] not in "tT", f"{pid} was left in state {facts}"
-            assert proc.status(pid, "TracerPid") in ("", "0"), f"{pid} is traced"
+            proc.until(f"{pid} runs, and nobody traces it", lambda pid=pid: is_free(pid))
         here = proc.link("self", "ns/pid")
         record = self.daemon.record
         stray = lambda: [  # noqa: E731

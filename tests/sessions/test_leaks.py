@@ -6,6 +6,7 @@ import time
 import pytest
 
 from harness import proc
+from harness.files import below
 
 CYCLES = int(os.environ.get("INFINIJUP_LEAK_CYCLES", "200"))
 TINY_CYCLES = int(os.environ.get("INFINIJUP_LEAK_CYCLES_TINY", "800"))
@@ -37,9 +38,10 @@ class Balance:
         self.mounts = len(proc.mounts_below(daemon.run)) + len(proc.mounts_below(daemon.state))
         self.processes = len(pids)
         self.namespaces = len({inode for pid in pids for inode in proc.namespaces_of(pid).values()})
-        self.zombies = len([pid for pid in proc.pids() if (proc.stat(pid) or {}).get("parent") == daemon.pid and proc.stat(pid)["state"] == "Z"])
+        everybody = [facts for facts in map(proc.stat, proc.pids()) if facts]
+        self.zombies = len([facts for facts in everybody if facts["parent"] == daemon.pid and facts["state"] == "Z"])
         self.staging = sum(used(path) for path in (daemon.state / "staging", daemon.run / "tmpfs"))
-        self.small_files = len(list(daemon.run.rglob("*"))) + len(list((daemon.state / "sessions").rglob("*")))
+        self.small_files = sum(1 for place in (daemon.run, daemon.state / "sessions") for _ in below(place))
         self.session_descriptors = proc.descriptors(session.pid)
 
     def __repr__(self):
@@ -56,7 +58,7 @@ def at_rest(pid):
 
 
 def used(path):
-    return sum(item.lstat().st_blocks * 512 for item in path.rglob("*")) if path.exists() else 0
+    return sum(facts.st_blocks * 512 for _, facts in below(path))
 
 
 def kernel_cycle(session, number):

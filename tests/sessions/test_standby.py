@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from harness import proc
+from harness.metrics import copied, figures
 from harness.proc import until
 from harness.session import Commands
 
+MIB = 1 << 20
+SIZE = 192
 MEMORY = (Path(__file__).parent / "harness/memory.py").read_text()
 
 
@@ -30,15 +33,14 @@ def stands_by(session):
     return until("it stands by", lambda: session.view()["standby_bytes"], seconds=120)
 
 
-def held(daemon):
-    """The processes that the daemon holds still; the first of a box is number 300 in there."""
-    threads = os.listdir(f"/proc/{daemon.pid}/task")
-    return [pid for pid in proc.pids() if proc.status(pid, "TracerPid") in threads]
+def held(daemon, session):
+    """The processes that the daemon holds still, but for those of the session itself, which it holds for moments to copy what they write."""
+    return proc.traced_by(daemon.pid, proc.tree(session.pid))
 
 
-def root_of_standby(daemon):
-    """The first process of what stands by."""
-    roots = [pid for pid in held(daemon) if proc.status(pid, "NSpid").split()[-1] == "300"]
+def root_of_standby(daemon, session):
+    """The first process of what stands by; the first of a box is number 300 in there."""
+    roots = [pid for pid in held(daemon, session) if proc.status(pid, "NSpid").split()[-1:] == ["300"]]
     assert len(roots) == 1, roots
     return roots[0]
 
@@ -46,11 +48,6 @@ def root_of_standby(daemon):
 def was_a_switch(outcome):
     """Whether nothing had to be laid out for it."""
     return "lay out images" not in [step["name"] for step in outcome["steps"]]
-
-
-def is_there(pid):
-    facts = proc.stat(pid)
-    return facts is not None and facts["state"] not in "ZX"
 
 
 def boxes_of(session):
@@ -62,7 +59,7 @@ def boxes_of(session):
 def switched(session, daemon, to):
     """Goes back by what stands by; how long it took."""
     stands_by(session)
-    root = root_of_standby(daemon)
+    root = root_of_standby(daemon, session)
     began = time.monotonic()
     outcome = session.rollback(to)
     took = time.monotonic() - began
@@ -97,15 +94,39 @@ def test_undo_is_a_switch_and_right_in_every_byte(commands, daemon):
 
 
 @pytest.mark.timeout(600)
+def test_what_stood_by_is_followed_from_its_first_instruction(commands, daemon):
+    session = commands.kernel("followed")
+    session.kernel.run(f"import os, hashlib; data = bytearray(os.urandom({SIZE} << 20))", seconds=60)
+    before = session.kernel.value("hashlib.sha256(data).hexdigest()")
+    taken = session.snapshot()["commit"]
+    stands_by(session)
+    session.kernel.run("data[1 << 20 : 60 << 20] = bytes(59 << 20)")
+    assert figures(daemon)["followed_from_restore_total"] == 0
+    switched(session, daemon, taken)
+    assert figures(daemon)["followed_from_restore_total"] == 1
+    at_switch = copied(daemon)
+    session.kernel.run("data[4096 * 5000] ^= 255")
+    outcome = session.snapshot()
+    assert outcome["warnings"] == [] and outcome["frozen_bytes"] is not None
+    # What CRIU brings itself, small mappings all, is copied once more.
+    assert copied(daemon) - at_switch < outcome["memory_bytes"] - (SIZE - 16) * MIB
+    session.kernel.run("data[4096 * 5000] ^= 255; data = None")
+    session.rollback(outcome["commit"])
+    session.kernel.ready(120)
+    session.kernel.run("data[4096 * 5000] ^= 255")
+    assert session.kernel.value("hashlib.sha256(data).hexdigest()") == before
+
+
+@pytest.mark.timeout(600)
 def test_a_newer_snapshot_takes_the_place_of_the_older(commands, daemon):
     session = commands.kernel("newer")
     session.kernel.run("x = 1")
     first = session.snapshot()["commit"]
     stands_by(session)
-    old = root_of_standby(daemon)
+    old = root_of_standby(daemon, session)
     session.kernel.run("x = 2")
     second = session.snapshot()["commit"]
-    until("the old one is gone", lambda: not is_there(old))
+    until("the old one is gone", lambda: proc.is_over(old))
     session.kernel.run("x = 3")
     switched(session, daemon, second)
     assert session.kernel.value("x") == 2
@@ -137,11 +158,11 @@ def test_a_file_that_was_exchanged_means_the_ordinary_way(commands, daemon):
     session.kernel.run("held = open('held.txt', 'w+'); held.write('one'); held.flush()")
     taken = session.snapshot()["commit"]
     stands_by(session)
-    standby = root_of_standby(daemon)
+    standby = root_of_standby(daemon, session)
     session.kernel.run("import os; open('other.txt', 'w').write('another'); os.replace('other.txt', 'held.txt')")
     outcome = session.rollback(taken, "--force")
     assert session.pid != standby
-    until("what stood by is gone", lambda: not is_there(standby))
+    until("what stood by is gone", lambda: proc.is_over(standby))
     assert outcome["warnings"] == []
     session.kernel.ready(60)
     assert session.kernel.value("(held.seek(0), held.read())[1]") == "one"
@@ -174,10 +195,10 @@ def test_it_goes_with_the_daemon(commands, daemon, how):
     session.kernel.run("data = bytearray(64 << 20); data[:] = b'x' * len(data)")
     taken = session.snapshot()["commit"]
     stands_by(session)
-    victims = held(daemon)
+    victims = held(daemon, session)
     assert victims
     getattr(daemon, how)()
-    until("they are gone", lambda: not any(is_there(pid) for pid in victims))
+    until("they are gone", lambda: all(proc.is_over(pid) for pid in victims))
     until("its box is gone", lambda: len(boxes_of(session)) == 1)
     daemon.start()
     assert not (daemon.run / "gate" / f"{session.id}+").exists()
@@ -195,7 +216,7 @@ def test_one_that_was_killed_is_not_missed(commands, daemon):
     session.kernel.run("x = 1")
     taken = session.snapshot()["commit"]
     stands_by(session)
-    standby = root_of_standby(daemon)
+    standby = root_of_standby(daemon, session)
     os.kill(standby, signal.SIGKILL)
     session.kernel.run("x = 2")
     session.rollback(taken)
@@ -210,8 +231,8 @@ def test_it_ends_with_its_session(commands, daemon, end):
     session = commands.kernel("ended")
     session.snapshot()
     stands_by(session)
-    victims = held(daemon)
+    victims = held(daemon, session)
     getattr(session, end)()
-    assert not any(is_there(pid) for pid in victims)
+    assert all(proc.is_over(pid) for pid in victims)
     assert boxes_of(session) == []
     assert not (daemon.run / "gate" / f"{session.id}+").exists()

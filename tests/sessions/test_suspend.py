@@ -12,7 +12,7 @@ def test_a_kernel_sleeps_and_wakes(commands, user):
     outcome = session.suspend()
     assert outcome["freed_bytes"] > 64 << 20
     assert session.state == "suspended"
-    assert not [p for p in tree if proc.stat(p) and proc.stat(p)["state"] not in "ZX"]
+    assert not [p for p in tree if not proc.is_over(p)]
 
     session.resume()
     kernel.ready()

@@ -1,7 +1,6 @@
 """Memory comes back straight from the store: all of it, of whatever sort, and nothing runs before it is there."""
 
 import http.client
-import os
 import threading
 from pathlib import Path
 
@@ -51,7 +50,7 @@ def test_every_sort_of_memory_comes_back(commands, daemon):
 
 def stopped_by_its_user(session):
     """A process in the session that its user has stopped, as the machine numbers it."""
-    return [pid for pid in proc.tree(session.pid) if proc.stat(pid)["state"] == "T"]
+    return [pid for pid in proc.tree(session.pid) if (proc.stat(pid) or {}).get("state") == "T"]
 
 
 def test_what_its_user_has_stopped_stays_so(commands):
@@ -63,13 +62,8 @@ def test_what_its_user_has_stopped_stays_so(commands):
     session.rollback(taken["commit"])
     session.kernel.ready()
     assert session.kernel.value("data.count(b'x')") == 64 << 20
-    assert len(stopped_by_its_user(session)) == 1, "somebody let it go on"
-
-
-def held(daemon, others):
-    """Processes that the daemon holds, to fill them; `others` it holds for moments, to copy what they write. It is one of its threads that does."""
-    threads = os.listdir(f"/proc/{daemon.pid}/task")
-    return [pid for pid in proc.pids() if pid not in others and proc.status(pid, "TracerPid") in threads]
+    # While the daemon looks at its memory, it is traced for moments.
+    until("it is stopped, and nobody let it go on", lambda: len(stopped_by_its_user(session)) == 1)
 
 
 @pytest.mark.timeout(600)
@@ -82,11 +76,12 @@ def test_what_is_half_filled_dies_with_the_daemon(commands, daemon, way):
         session.suspend()
     body = {"to": taken["commit"]} if way == "rollback" else {}
     asking = threading.Thread(target=ask, args=(daemon, f"/v1/sessions/{session.id}/{way}", body), daemon=True)
+    # What runs the daemon holds for moments, to copy what it writes; what is new, to fill it.
     others = set(proc.pids())
     asking.start()
-    victims = until("processes are being filled", lambda: held(daemon, others), seconds=120, pause=0.001)
+    victims = until("processes are being filled", lambda: proc.traced_by(daemon.pid, others), seconds=120, pause=0.001)
     daemon.kill()
-    until("they are gone", lambda: not any(is_there(pid) for pid in victims))
+    until("they are gone", lambda: all(proc.is_over(pid) for pid in victims))
     daemon.start()
     asking.join(60)
     until("it has settled", lambda: session.state in ("running", "suspended"), seconds=120)
@@ -94,11 +89,6 @@ def test_what_is_half_filled_dies_with_the_daemon(commands, daemon, way):
     assert_whole(session, marks)
     # A branch that was cut short never was.
     assert {view["id"] for view in commands.sessions().values()} == before
-
-
-def is_there(pid):
-    facts = proc.stat(pid)
-    return facts is not None and facts["state"] not in "ZX"
 
 
 def ask(daemon, target, body):

@@ -268,8 +268,7 @@ impl Engine {
                 init.is_some() && stand(Record { init, ..record.clone() })
             }) as Hold
         });
-        // What stands by is followed when it runs.
-        let follow = hold.is_none() && record.gpus.is_empty() && placed.granted.nodes.is_empty();
+        let follow = record.gpus.is_empty() && placed.granted.nodes.is_empty();
         let wanted = RestoreWanted { images, missing, follow, log_dir: &log_dir, file_locks, hold };
         let mut hooks = RestoreHooks { habitat, record, images, pid: None, worker: None, failure: None };
         let restored = self.checkpointer().restore(&Tree::of(record), &wanted, &mut hooks);

@@ -15,6 +15,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use cas_core::ObjectId;
 use jupyter_bridge::client::Doing;
@@ -103,7 +104,7 @@ impl Engine {
         let seen: Vec<_> = running.iter().map(seen).collect();
         let (standbys, home) = (&self.inner.standbys, &self.inner.ports.own_box);
         let is_gone = |ready: &Ready| !ready.record.init.is_some_and(|init| init.is_alive());
-        let to_do = standbys.look(&seen, home.room_beside(None), is_gone);
+        let to_do = standbys.look(Instant::now(), &seen, home.room_beside(None), is_gone);
         to_do.end.iter().for_each(|id| standbys.end(id, false));
         let Some((id, head)) = to_do.make else { return };
         let Some(record) = running.iter().find(|record| record.id == id) else { return };

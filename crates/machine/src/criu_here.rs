@@ -260,7 +260,10 @@ impl Checkpointer for CriuHere {
             time_limit: self.time_limit,
             runner,
             memory: match (tree.kind, &wanted.hold) {
-                (HabitatKind::OwnBox, Some(hold)) => Arc::new(FillAndHold(Arc::clone(hold))),
+                (HabitatKind::OwnBox, Some(hold)) => Arc::new(FillAndHold {
+                    hold: Arc::clone(hold),
+                    courses: Arc::clone(&self.memory.following),
+                }),
                 (HabitatKind::OwnBox, None) => Arc::clone(&self.memory.way_back),
                 (HabitatKind::HostTree, _) => Arc::new(Plain),
             },

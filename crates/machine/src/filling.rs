@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use checkpoint_criu::{ComingBack, Leaving, MapId, MemoryPath, Missing, Plain, TakePages, WayBack, WayOut};
 use lifecycle::ports::{Hold, explain};
-use memory_path::back::{Source, Target, fill, fill_and_follow, fill_then};
+use memory_path::back::{Begun, Source, Target, fill, fill_and_follow, fill_then};
 use memory_path::{Run, SinkError, Task};
 use sandbox::process::Identity;
 
@@ -43,8 +43,12 @@ impl MemoryPath for Filling {
     }
 }
 
-/// Fills what comes back, and then holds it until it is wanted. Until then it is the daemon's: it is killed if the daemon ends.
-pub(crate) struct FillAndHold(pub(crate) Hold);
+/// Fills what comes back, and then holds it until it is wanted. Until then it is the daemon's: it is killed if the daemon ends. It is followed
+/// all the while, and has a course when it goes.
+pub(crate) struct FillAndHold {
+    pub(crate) hold: Hold,
+    pub(crate) courses: Arc<Courses>,
+}
 
 impl std::fmt::Debug for FillAndHold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -59,8 +63,9 @@ impl MemoryPath for FillAndHold {
 
     fn come_back(&self, restore: &ComingBack<'_>) -> Result<Box<dyn WayBack>, String> {
         let missing = restore.missing.map_or_else(|| Arc::new(NothingMissing::default()) as _, Arc::clone);
-        let fill = Fill { missing, courses: None, images: restore.images.to_owned() };
-        Ok(Box::new(Held { fill, hold: Arc::clone(&self.0) }))
+        let courses = restore.follow.then(|| Arc::clone(&self.courses));
+        let fill = Fill { missing, courses, images: restore.images.to_owned() };
+        Ok(Box::new(Held { fill, hold: Arc::clone(&self.hold) }))
     }
 }
 
@@ -95,8 +100,13 @@ impl WayBack for Held {
 
     fn fill(self: Box<Self>, root: i32) -> Result<(), String> {
         let Self { fill, hold } = *self;
-        let (_, wanted) = fill_then(root, &fill, || hold(root)).map_err(|error| explain(&error))?;
-        if wanted { Ok(()) } else { Err("nobody wants it any more".to_owned()) }
+        let (_, begun, wanted) =
+            fill_then(root, &fill, fill.courses.is_some(), || hold(root)).map_err(|error| explain(&error))?;
+        if !wanted {
+            return Err("nobody wants it any more".to_owned());
+        }
+        fill.begin_course(root, begun);
+        Ok(())
     }
 }
 
@@ -108,6 +118,17 @@ struct Fill {
     images: PathBuf,
 }
 
+impl Fill {
+    /// It was filled and has not run yet.
+    fn begin_course(&self, root: i32, begun: Begun) {
+        // One that is gone needs no course, and whoever waits for it will see.
+        if let (Some(courses), Ok(Some(root))) = (&self.courses, Identity::of(root)) {
+            let map = |task: Task| self.missing.map(u32::try_from(task.0).ok()?);
+            courses.begin(root, begun, map, &self.images);
+        }
+    }
+}
+
 impl WayBack for Fill {
     fn has_more(&self) -> bool {
         true
@@ -115,13 +136,11 @@ impl WayBack for Fill {
 
     fn fill(self: Box<Self>, root: i32) -> Result<(), String> {
         let words = |error| explain(&error);
-        let Some(courses) = &self.courses else { return fill(root, self.as_ref()).map(drop).map_err(words) };
-        let (_, begun) = fill_and_follow(root, self.as_ref()).map_err(words)?;
-        // One that is gone needs no course, and whoever waits for it will see.
-        if let Ok(Some(root)) = Identity::of(root) {
-            let map = |task: Task| self.missing.map(u32::try_from(task.0).ok()?);
-            courses.begin(root, begun, map, &self.images);
+        if self.courses.is_none() {
+            return fill(root, self.as_ref()).map(drop).map_err(words);
         }
+        let (_, begun) = fill_and_follow(root, self.as_ref()).map_err(words)?;
+        self.begin_course(root, begun);
         Ok(())
     }
 }

@@ -12,14 +12,24 @@ use std::time::{Duration, Instant};
 const REST: Duration = Duration::from_secs(1);
 /// So old a copy of a resting session is made anew: its clocks went on while it stood.
 const OLD: Duration = Duration::from_secs(30 * 60);
+/// So long after one was begun that is not there any more, or went because there was no room, it may be made again.
+const AGAIN: Duration = Duration::from_secs(20);
+/// So often it may fail to be made of the same snapshot. What stands in the way may be the moment; more often it is what the session has.
+const FAILURES: u32 = 2;
 /// How long one may take to be gone, or to go.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All that there are, by session. `C` names a snapshot, and `R` is what is known of a copy that stands.
 pub struct Standbys<K, C, R> {
     all: Mutex<BTreeMap<K, Arc<Standby<C, R>>>>,
-    /// For which snapshot one was made last, or could not be.
-    tried: Mutex<BTreeMap<K, C>>,
+    tried: Mutex<BTreeMap<K, Tried<C>>>,
+}
+
+/// For which snapshot one was begun last, when, and how often it could not be made.
+struct Tried<C> {
+    commit: C,
+    last: Instant,
+    failures: u32,
 }
 
 /// One of them.
@@ -84,7 +94,10 @@ impl<K: Ord + Clone, C: Clone + PartialEq, R: Clone> Standbys<K, C, R> {
     pub fn begin(&self, key: &K, commits: Vec<C>) -> Arc<Standby<C, R>> {
         self.end(key, true);
         if let Some(first) = commits.first() {
-            lock(&self.tried).insert(key.clone(), first.clone());
+            let mut tried = lock(&self.tried);
+            let before = tried.get(key).filter(|tried| tried.commit == *first);
+            let failures = before.map_or(0, |tried| tried.failures);
+            tried.insert(key.clone(), Tried { commit: first.clone(), last: Instant::now(), failures });
         }
         let (state, changed) = (Mutex::new(State::Making), Condvar::new());
         let standby = Arc::new(Standby { commits, made: Instant::now(), state, changed });
@@ -106,7 +119,14 @@ impl<K: Ord + Clone, C: Clone + PartialEq, R: Clone> Standbys<K, C, R> {
 
     /// It has gone, or is gone: it is none of these any more.
     pub fn over(&self, key: &K, standby: &Arc<Standby<C, R>>, runs: bool) {
-        standby.change(|state| *state = State::Over { runs });
+        let mut was_made = true;
+        standby.change(|state| {
+            was_made = !matches!(state, State::Making);
+            *state = State::Over { runs };
+        });
+        if !was_made && let Some(tried) = lock(&self.tried).get_mut(key) {
+            tried.failures += 1;
+        }
         let mut all = lock(&self.all);
         if all.get(key).is_some_and(|known| Arc::ptr_eq(known, standby)) {
             all.remove(key);
@@ -130,17 +150,26 @@ impl<K: Ord + Clone, C: Clone + PartialEq, R: Clone> Standbys<K, C, R> {
         all.iter().for_each(|key| self.end(key, true));
     }
 
-    /// What is to be done, with these sessions running. `has_room` says whether there is memory for what stands by, `is_dead` whether
-    /// one is gone by itself.
-    pub fn look(&self, sessions: &[Seen<K, C>], has_room: bool, is_dead: impl Fn(&R) -> bool) -> ToDo<K, C> {
+    /// What is to be done at this moment, with these sessions running. `has_room` says whether there is memory for what stands by, `is_dead`
+    /// whether one is gone by itself.
+    pub fn look(
+        &self,
+        now: Instant,
+        sessions: &[Seen<K, C>],
+        has_room: bool,
+        is_dead: impl Fn(&R) -> bool,
+    ) -> ToDo<K, C> {
         let last = sessions.iter().filter(|seen| seen.used.is_some()).min_by_key(|seen| seen.used);
         let last = last.filter(|seen| seen.is_idle && seen.used >= Some(REST) && !seen.is_held);
         let mut end = Vec::new();
-        for (key, standby) in lock(&self.all).iter() {
+        let mut tried = lock(&self.tried);
+        let all = lock(&self.all);
+        for (key, standby) in all.iter() {
             let seen = sessions.iter().find(|seen| seen.key == *key);
-            let is_old = standby.made.elapsed() > OLD && last.is_some_and(|last| last.key == *key);
+            let is_old = now.saturating_duration_since(standby.made) > OLD
+                && last.is_some_and(|last| last.key == *key);
             if is_old {
-                lock(&self.tried).remove(key);
+                tried.remove(key);
             }
             let is_newest = seen.is_some_and(|seen| {
                 seen.is_held || seen.head.as_ref().is_some_and(|head| standby.commits.contains(head))
@@ -149,11 +178,21 @@ impl<K: Ord + Clone, C: Clone + PartialEq, R: Clone> Standbys<K, C, R> {
             if !has_room || !is_newest || is_old || is_dead {
                 end.push(key.clone());
             }
+            if let Some(tried) = tried.get_mut(key).filter(|_| !has_room || is_dead) {
+                tried.last = now;
+            }
         }
-        let tried = lock(&self.tried);
         let make = last.filter(|_| has_room).and_then(|seen| {
             let head = seen.head.clone()?;
-            (tried.get(&seen.key) != Some(&head)).then(|| (seen.key.clone(), head))
+            let is_there = all.contains_key(&seen.key) && !end.contains(&seen.key);
+            let is_due = match tried.get(&seen.key).filter(|tried| tried.commit == head) {
+                Some(tried) => {
+                    let since = now.saturating_duration_since(tried.last);
+                    !is_there && tried.failures < FAILURES && since >= AGAIN
+                }
+                None => true,
+            };
+            is_due.then(|| (seen.key.clone(), head))
         });
         ToDo { end, make }
     }
@@ -273,14 +312,14 @@ mod tests {
     #[test]
     fn it_is_made_of_the_one_that_was_used_last_when_that_rests() {
         let all = All::default();
-        let make = |sessions: &[_]| all.look(sessions, true, alive).make;
+        let make = |sessions: &[_]| all.look(Instant::now(), sessions, true, alive).make;
         assert_eq!(make(&[seen("a", 1, 9), seen("b", 2, 5)]), Some(("b", 2)));
         assert_eq!(make(&[seen("a", 1, 9), seen("b", 2, 0)]), None, "it was at work a moment ago");
         assert_eq!(make(&[Seen { is_idle: false, ..seen("a", 1, 9) }]), None);
         assert_eq!(make(&[Seen { is_held: true, ..seen("a", 1, 9) }]), None);
         assert_eq!(make(&[Seen { head: None, ..seen("a", 1, 9) }]), None);
         assert_eq!(make(&[Seen { used: None, ..seen("a", 1, 9) }]), None);
-        assert_eq!(all.look(&[seen("a", 1, 9)], false, alive).make, None, "there is no room");
+        assert_eq!(all.look(Instant::now(), &[seen("a", 1, 9)], false, alive).make, None, "there is no room");
         all.begin(&"a", vec![1]);
         assert_eq!(make(&[seen("a", 1, 9)]), None, "it was tried");
         assert_eq!(make(&[seen("a", 2, 9)]), Some(("a", 2)), "of the snapshot before");
@@ -290,7 +329,7 @@ mod tests {
     fn it_goes_when_it_is_of_no_use() {
         let all = Arc::new(All::default());
         let maker = standing(&all, "a", &[1]);
-        let end = |sessions: &[_], has_room| all.look(sessions, has_room, alive).end;
+        let end = |sessions: &[_], has_room| all.look(Instant::now(), sessions, has_room, alive).end;
         assert!(end(&[seen("a", 1, 9)], true).is_empty());
         assert!(
             end(&[Seen { is_idle: false, ..seen("a", 1, 9) }], true).is_empty(),
@@ -300,7 +339,44 @@ mod tests {
         assert!(end(&[Seen { is_held: true, ..seen("a", 2, 9) }], true).is_empty(), "nobody knows yet");
         assert_eq!(end(&[], true), ["a"], "the session does not run");
         assert_eq!(end(&[seen("a", 1, 9)], false), ["a"], "there is no room");
-        assert_eq!(all.look(&[seen("a", 1, 9)], true, |_| true).end, ["a"], "it is dead");
+        assert_eq!(all.look(Instant::now(), &[seen("a", 1, 9)], true, |_| true).end, ["a"], "it is dead");
+        all.end_all();
+        assert!(!maker.join().unwrap());
+    }
+
+    #[test]
+    fn one_that_went_for_lack_of_room_is_made_again_and_one_that_cannot_be_made_is_not() {
+        let all = Arc::new(All::default());
+        let maker = standing(&all, "a", &[1]);
+        let (now, rests) = (Instant::now(), [seen("a", 1, 9)]);
+        let make =
+            |seconds, has_room| all.look(now + Duration::from_secs(seconds), &rests, has_room, alive).make;
+        assert_eq!(make(100, true), None, "it stands by");
+        assert_eq!(all.look(now + Duration::from_secs(100), &rests, false, alive).end, ["a"]);
+        all.end_all();
+        assert!(!maker.join().unwrap());
+        assert_eq!(make(110, true), None, "not at once");
+        assert_eq!(make(130, false), None, "there is no room");
+        assert_eq!(make(130, true), Some(("a", 1)));
+        for _ in 0..FAILURES {
+            let failed = all.begin(&"a", vec![1]);
+            all.over(&"a", &failed, false);
+        }
+        assert_eq!(make(1000, true), None, "it has been tried");
+        assert_eq!(all.look(now, &[seen("a", 2, 9)], true, alive).make, Some(("a", 2)), "another may do");
+    }
+
+    #[test]
+    fn one_that_has_aged_is_made_anew_while_its_session_rests() {
+        let all = Arc::new(All::default());
+        let maker = standing(&all, "a", &[1]);
+        let (now, minute) = (Instant::now(), Duration::from_secs(60));
+        let rests = [seen("a", 1, 9)];
+        let works = [Seen { is_idle: false, ..seen("a", 1, 9) }];
+        assert!(all.look(now + 29 * minute, &rests, true, alive).end.is_empty());
+        assert!(all.look(now + 60 * minute, &works, true, alive).end.is_empty(), "its cell may be undone");
+        let to_do = all.look(now + 60 * minute, &rests, true, alive);
+        assert_eq!(to_do, ToDo { end: vec!["a"], make: Some(("a", 1)) }, "it is made of the same snapshot");
         all.end_all();
         assert!(!maker.join().unwrap());
     }

@@ -67,6 +67,11 @@ def is_alive(recorded):
     return now is not None and now["start_time"] == recorded["start_time"] and now["state"] not in "ZX"
 
 
+def is_over(pid):
+    """Whether a process is gone, or a zombie that somebody else must reap."""
+    return (stat(pid) or {"state": "X"})["state"] in "ZX"
+
+
 def tree(root):
     """A process and everything below it."""
     children = {}
@@ -82,13 +87,19 @@ def tree(root):
     return found
 
 
+def traced_by(tracer, others=()):
+    """The processes that some thread of `tracer` traces, but for `others`."""
+    threads = os.listdir(f"/proc/{tracer}/task")
+    return [pid for pid in pids() if pid not in others and status(pid, "TracerPid") in threads]
+
+
 def kill(pid):
     """SIGKILL, and waits until it is gone or a zombie that somebody else must reap."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-    until(f"process {pid} ends", lambda: (stat(pid) or {"state": "X"})["state"] in "ZX")
+    until(f"process {pid} ends", lambda: is_over(pid))
 
 
 def mounts_below(directory):

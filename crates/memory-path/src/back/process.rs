@@ -46,22 +46,25 @@ pub fn fill_and_follow(root: i32, source: &dyn Source) -> Result<(Filled, Begun)
     })
 }
 
-/// The same without following, and then `then`, for as long as that takes: until it returns they are held as they were for the fill, so
+/// The same, if it is wished, and then `then`, for as long as that takes: until it returns they are held as they were for the fill, so
 /// that nobody can let them go, and they do not outlive this program. If one of them was killed meanwhile, that is an error: what is left
 /// is not the tree that it was, and must not run.
 pub fn fill_then<T: Send>(
     root: i32,
     source: &dyn Source,
+    follow: bool,
     then: impl FnOnce() -> T + Send,
-) -> Result<(Filled, T)> {
+) -> Result<(Filled, Begun, T)> {
     let tree = still_tree(root)?;
-    Standing::hold_or_kill(&tree, |_| {
-        let (filled, _) = fill_all(&tree, root, source, false)?;
+    Standing::hold_or_kill(&tree, |held| {
+        let (filled, known) = fill_all(&tree, root, source, follow)?;
+        // Before the wait: nothing runs meanwhile, and whoever waits for them to go does not wait for this.
+        let begun = if follow { Begun::follow(held, known) } else { Begun::default() };
         let answer = then();
         for pid in &tree {
             Frozen::look(*pid)?;
         }
-        Ok((filled, answer))
+        Ok((filled, begun, answer))
     })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use memory_path::back::{Begun, Filled, Source, Target, fill, fill_and_follow, fill_then};
 use memory_path::{
@@ -59,6 +60,17 @@ fn signal(victim: &Victim, signal: Signal) {
     kill_process(Pid::from_raw(victim.pid()).unwrap(), signal).unwrap();
 }
 
+/// Waits until it has stopped. One that its tracer lets go of while it is stopped looks for a moment as if it ran, on its way back.
+fn stands(victim: &Victim) -> Frozen {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    loop {
+        match Frozen::look(victim.pid()) {
+            Err(MemoryError::NotStill { .. }) if Instant::now() < deadline => std::thread::yield_now(),
+            looked => break looked.unwrap(),
+        }
+    }
+}
+
 /// A process that stands still, with so many pages of new memory, and after a hole as many that it has written to.
 fn stopped(pages: u64) -> (Victim, Task, [Run; 2]) {
     let mut victim = Victim::new();
@@ -66,9 +78,7 @@ fn stopped(pages: u64) -> (Victim, Task, [Run; 2]) {
     let start = victim.number("map", &[pages]);
     let new = Run { start, end: start + pages * PAGE };
     signal(&victim, Signal::STOP);
-    while Frozen::look(victim.pid()).is_err() {
-        std::thread::yield_now();
-    }
+    stands(&victim);
     let task = Process::of(victim.pid()).unwrap().task;
     let mut runs = [new, touched];
     runs.sort();
@@ -155,9 +165,7 @@ fn a_process_without_room_or_that_is_not_there_is_refused() {
     signal(&victim, Signal::CONT);
     let start = victim.number("map-file", &[1]);
     signal(&victim, Signal::STOP);
-    while Frozen::look(victim.pid()).is_err() {
-        std::thread::yield_now();
-    }
+    stands(&victim);
     let source = Given::new(task, &[Run::page(start)]);
     assert!(matches!(filled(&victim, &source), Err(MemoryError::NoRoom { .. })));
 }
@@ -200,10 +208,11 @@ fn a_signal_in_the_middle_lets_go_what_is_whole_and_not_before() {
 fn one_that_was_killed_while_it_waited_is_not_there_when_it_is_wanted() {
     let (victim, task, runs) = stopped(8);
     let source = Given::new(task, &runs);
-    let waited = as_somebody(&victim.user, || fill_then(victim.pid(), &source, || "wanted"));
-    assert_eq!(waited.unwrap().1, "wanted");
+    let waited = as_somebody(&victim.user, || fill_then(victim.pid(), &source, false, || "wanted"));
+    let (_, begun, answer) = waited.unwrap();
+    assert!(answer == "wanted" && begun.filled.is_empty(), "{begun:?}");
     let killed = as_somebody(&victim.user, || {
-        fill_then(victim.pid(), &source, || signal(&victim, Signal::KILL)).map(drop)
+        fill_then(victim.pid(), &source, true, || signal(&victim, Signal::KILL)).map(drop)
     });
     let error = killed.unwrap_err();
     assert!(matches!(error, MemoryError::Gone { .. } | MemoryError::NotStill { .. }), "{error}");
@@ -212,12 +221,7 @@ fn one_that_was_killed_while_it_waited_is_not_there_when_it_is_wanted() {
 /// Stops it, and looks at all that is called clean.
 fn last_look(victim: &Victim, begun: &mut Begun, spool: &mut Spool) -> Verdict {
     signal(victim, Signal::STOP);
-    let frozen = loop {
-        match Frozen::look(victim.pid()) {
-            Ok(frozen) => break frozen,
-            Err(_) => std::thread::yield_now(),
-        }
-    };
+    let frozen = stands(victim);
     let rest = begun.ahead.last_look(&[&frozen as &dyn StandsStill], Sample::All).unwrap();
     let settled = begun.ahead.settle(rest, &mut Copies { spool, prints: &mut begun.prints }).unwrap();
     signal(victim, Signal::CONT);
@@ -226,17 +230,27 @@ fn last_look(victim: &Victim, begun: &mut Begun, spool: &mut Spool) -> Verdict {
 
 #[test]
 fn what_was_filled_is_copied_only_if_it_is_written() {
+    copied_only_if_written(|pid, source| fill_and_follow(pid, source).map(|(_, begun)| begun));
+}
+
+#[test]
+fn what_waited_is_copied_only_if_it_is_written() {
+    let waiting = || std::thread::sleep(Duration::from_millis(50));
+    copied_only_if_written(|pid, source| fill_then(pid, source, true, waiting).map(|(_, begun, ())| begun));
+}
+
+fn copied_only_if_written(fill: impl FnOnce(i32, &Given) -> memory_path::Result<Begun> + Send) {
     let (mut victim, task, runs) = stopped(700);
     let source = Given::new(task, &runs);
     let pid = victim.pid();
-    let (_, mut begun) = as_somebody(&victim.user, || fill_and_follow(pid, &source)).unwrap();
+    let mut begun = as_somebody(&victim.user, || fill(pid, &source)).unwrap();
     assert!(begun.left_out.is_empty(), "{begun:?}");
     let with_content: Vec<u64> =
         source.pages.iter().filter(|(_, byte)| **byte != 0).map(|(address, _)| *address).collect();
     let filled: Vec<u64> = begun.filled[&task].iter().flat_map(Run::addresses).collect();
     assert_eq!(filled, with_content);
-    // It stood all the while, and goes now.
-    Frozen::look(pid).unwrap();
+    // It was stopped before, is so again, and goes now.
+    stands(&victim);
     signal(&victim, Signal::CONT);
     let written = runs[0].start + PAGE;
     victim.write(written, 0x55);
