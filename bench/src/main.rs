@@ -3,6 +3,7 @@
 
 mod bare;
 mod branch;
+mod branch_many;
 mod calibrate;
 mod catalogue;
 mod cell_cost;
@@ -95,6 +96,11 @@ const BENCHMARKS: &[Benchmark] = &[
         restore::run_cold,
     ),
     (
+        "restore-first",
+        "The same up to 8 GiB, with the bars of a kernel that runs before all of its memory is there.",
+        restore::run_first,
+    ),
+    (
         "undo",
         "How long until a kernel of 600 MB that goes back over its last cell answers, with a standby and without.",
         undo::run,
@@ -103,6 +109,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "branch",
         "How long until the last of 8 branches answers its first cell, against bare `criu restore`.",
         branch::run,
+    ),
+    (
+        "branch-many",
+        "When the first and the last of 16 branches answer, and what memory they take that is not shared.",
+        branch_many::run,
     ),
     (
         "detect",
