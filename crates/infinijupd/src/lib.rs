@@ -17,6 +17,7 @@
 
 mod arguments;
 pub mod backend;
+pub mod beside;
 mod checks;
 pub mod encryption;
 pub mod engine;

@@ -9,12 +9,15 @@ use api::EncryptionLine;
 use infinijupd::listener::PeerListener;
 use infinijupd::settings::{Request, Settings};
 use infinijupd::{App, Failure, Home, Limits};
-use infinijupd::{encryption, error::DaemonError, instance, logging, notify};
+use infinijupd::{beside, encryption, error::DaemonError, instance, logging, notify};
 use lifecycle::{Config, Engine, Recovery};
 use machine::GpuConfig;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
+    if let Some(outcome) = beside::asked(std::env::args_os().skip(1)) {
+        return outcome;
+    }
     match Request::read(std::env::args_os().skip(1), api::places::variable) {
         Ok(Request::Print(text)) => say(&text),
         Ok(Request::Serve(mut settings)) => {
@@ -88,7 +91,7 @@ fn run(settings: &mut Settings) -> Result<(), Failure> {
             lock_limit: settings.gpu_lock_limit,
             step_limit: settings.gpu_step_limit,
         },
-        ..machine::Settings::default()
+        ..machine::Settings::injecting_by(beside::injector())
     };
     let following = Arc::clone(&engines.following);
     let (engine, recovery) = machine::open(config, engines)?;

@@ -27,5 +27,6 @@ mod settings;
 
 pub use ahead::{Counted, Courses, Plainly, When};
 pub use gpu_plan::GpuConfig;
+pub use memory_path::{Injector, lead};
 pub use open::open;
 pub use settings::{CopyAhead, Settings};

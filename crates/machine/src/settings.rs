@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use checkpoint_criu::MemoryPath;
 use gpu_plan::GpuConfig;
+use memory_path::Injector;
 
 use crate::ahead::Courses;
 use crate::filling::Filling;
@@ -33,7 +34,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let following = Arc::<Courses>::default();
+        Self::injecting_by(Injector::default())
+    }
+}
+
+impl Settings {
+    /// The defaults, with somebody else to make the calls that are needed to follow what runs.
+    pub fn injecting_by(injector: Injector) -> Self {
+        let following = Arc::new(Courses::by(injector));
         Self {
             program: None,
             criu: None,

@@ -139,6 +139,12 @@ pub enum NotHere {
         /// What it said.
         detail: String,
     },
+    /// Whoever was to make a call on its behalf says why not.
+    #[error("{detail}")]
+    Told {
+        /// In these words.
+        detail: String,
+    },
     /// We may not look into it, or somebody else traces it.
     #[error("it may not be traced by us, or is traced by somebody else")]
     Traced,

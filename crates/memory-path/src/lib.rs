@@ -21,6 +21,7 @@ mod ahead;
 pub mod back;
 mod error;
 mod inject;
+mod injector;
 mod mappings;
 mod memory;
 mod pages;
@@ -35,6 +36,7 @@ mod tracker;
 
 pub use ahead::{Ahead, Clean, PageSink, Process, Rest, Round, Sample, Settled, Until, Verdict};
 pub use error::{MemoryError, NotHere, Result, SinkError};
+pub use injector::{Injector, lead};
 pub use pages::{PAGE, PAGE_BYTES, Run, Task, difference, merged, pages_in};
 pub use spool::{Copies, Prints, Spool};
 pub use standing::{Frozen, Standing, StandsStill};

@@ -4,7 +4,7 @@
 //! The mechanism is a userfaultfd in asynchronous write-protect mode (Linux 6.7). Pages of a registered mapping can be
 //! write-protected; the first write to such a page lifts the protection, in the kernel, without telling anybody; `PAGEMAP_SCAN` lists the
 //! pages whose protection is gone and protects them again. It needs no privilege, because no fault is ever handled outside of the kernel. The
-//! userfaultfd is made in the process itself ([`crate::inject`]), taken out by `pidfd_getfd`, and closed there, so the process
+//! userfaultfd is made in the process itself ([`crate::injector`]), taken out by `pidfd_getfd`, and closed there, so the process
 //! keeps nothing of it.
 //!
 //! **The safe side.** A page counts as written unless the kernel says that it is registered *and* protected. So everything that
@@ -26,21 +26,15 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::error::{MemoryError, NotHere, Result};
-use crate::inject::{Call, Injection};
+use crate::injector::{Injector, make_and_take};
 use crate::mappings::{Kind, Private, private_mappings};
 use crate::pages::{Run, merged};
 use crate::scan::Pagemap;
 use crate::standing::{STOP_LIMIT, Standing, StandsStill};
 use crate::sys::Userfault;
-
-/// `O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY`: the last makes it a thing that anybody may have.
-const FLAGS: u64 = 0x80801;
-
-/// Attempts to find a thread that can make a call. A thread leaves the places where it cannot within microseconds.
-const ATTEMPTS: usize = 20;
 
 /// Follows the writes of one process.
 #[derive(Debug)]
@@ -64,23 +58,20 @@ pub struct Registered {
 impl Tracker {
     /// Begins to follow a process. Until it is registered and looked at for the first time, all its pages count as written.
     pub fn start(pid: i32) -> Result<Self> {
-        Self::start_within(STOP_LIMIT, pid)
+        Self::start_by(&Injector::Here, STOP_LIMIT, pid)
     }
 
-    /// The same, if its threads stop within this time.
-    pub(crate) fn start_within(limit: Duration, pid: i32) -> Result<Self> {
-        let mut attempt = 1;
-        loop {
-            match Standing::within(limit, pid, Self::start_in) {
-                Err(MemoryError::Busy { .. }) if attempt < ATTEMPTS => attempt += 1,
-                result => return result,
-            }
-        }
+    /// The same, with somebody else to make the call, and if its threads stop within this time.
+    pub fn start_by(injector: &Injector, limit: Duration, pid: i32) -> Result<Self> {
+        Self::begin(pid, |process| injector.make(limit, pid, process))
     }
 
-    /// The same, for a process that stands already.
+    /// The same, for a process that stands already, and dies with us if we do.
     pub(crate) fn start_in(standing: &Standing) -> Result<Self> {
-        let pid = standing.pid();
+        Self::begin(standing.pid(), |process| make_and_take(standing, process))
+    }
+
+    fn begin(pid: i32, make: impl FnOnce(&OwnedFd) -> Result<OwnedFd>) -> Result<Self> {
         if !Pagemap::open(pid)?.is_known_to_the_kernel() {
             let missing = "PAGEMAP_SCAN";
             return Err(MemoryError::not_here(pid, NotHere::Kernel { missing }));
@@ -89,7 +80,7 @@ impl Tracker {
         let gone = || MemoryError::Gone { pid };
         let process = pidfd_open(Pid::from_raw(pid).ok_or_else(gone)?, PidfdFlags::empty())
             .map_err(MemoryError::number("open the process", pid))?;
-        let userfault = make_userfault(standing, &process)?;
+        let userfault = userfault(pid, make(&process)?)?;
         Ok(Self { pid, process, userfault, list_lost: false })
     }
 
@@ -98,18 +89,11 @@ impl Tracker {
         self.pid
     }
 
-    /// Registers all mappings that are not followed yet. Only while the process is stopped by us: the work may have to make a call
-    /// in it, if it has become another program.
+    /// Registers all mappings that are not followed yet. Only while the process is stopped by us. If none can be, the process may have become
+    /// another program: the userfaultfd belongs to the memory of the one before, and a new tracker is needed.
     pub fn register(&mut self, standing: &Standing) -> Result<Registered> {
         self.check_same(standing)?;
-        let mappings = private_mappings(self.pid)?;
-        let registered = self.register_all(&mappings)?;
-        if registered.mappings > 0 {
-            return Ok(registered);
-        }
-        // The userfaultfd belongs to the memory of the program that was there before.
-        self.userfault = make_userfault(standing, &self.process)?;
-        self.register_all(&mappings)
+        self.register_all(&private_mappings(self.pid)?)
     }
 
     fn register_all(&self, mappings: &[Private]) -> Result<Registered> {
@@ -226,24 +210,12 @@ pub fn kernel_lists_pages() -> Result<()> {
     }
 }
 
-/// Makes a userfaultfd in the process and takes it out of there.
-fn make_userfault(standing: &Standing, process: &OwnedFd) -> Result<Userfault> {
-    let pid = standing.pid();
-    let refused = |detail: String| MemoryError::not_here(pid, NotHere::Refused { detail });
-    let mut injection = Injection::begin(standing)?;
-    let inside =
-        injection.call(Call::Userfaultfd { flags: FLAGS })?.map_err(|error| refused(error.to_string()))?;
-    let number = i32::try_from(inside).map_err(|_| refused(format!("it gave {inside}")))?;
-    let taken = pidfd_getfd(process, number, PidfdGetfdFlags::empty());
-    let closed = injection.call(Call::Close { descriptor: inside })?;
-    injection.finish()?;
-    closed.map_err(MemoryError::system("close what was made in it", pid))?;
-    let taken = taken.map_err(MemoryError::number("take the userfaultfd out", pid))?;
+fn userfault(pid: i32, taken: OwnedFd) -> Result<Userfault> {
     Userfault::new(taken).map_err(|error| match error {
         Errno::INVAL => MemoryError::not_here(
             pid,
             NotHere::Kernel { missing: "asynchronous write protection (UFFD_FEATURE_WP_ASYNC)" },
         ),
-        error => refused(error.to_string()),
+        error => MemoryError::not_here(pid, NotHere::Refused { detail: error.to_string() }),
     })
 }

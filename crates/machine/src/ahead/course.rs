@@ -11,7 +11,7 @@ use checkpoint_criu::MapId;
 use lifecycle::ports::explain;
 use memory_path::back::Begun;
 use memory_path::{
-    Ahead, Copies, Frozen, MemoryError, Prints, Process, Rest, Round, Run, Sample, Settled, Spool,
+    Ahead, Copies, Frozen, Injector, MemoryError, Prints, Process, Rest, Round, Run, Sample, Settled, Spool,
     StandsStill, Task, Until,
 };
 use sandbox::process::{Identity, tree};
@@ -70,6 +70,10 @@ impl Course {
             quiet: Quiet::with_work(),
             used: Duration::ZERO,
         }
+    }
+
+    pub(super) fn inject_by(&mut self, injector: Injector) {
+        self.ahead.inject_by(injector);
     }
 
     /// Gives up the tasks of which the newest snapshot has not what this course believes: they begin anew.

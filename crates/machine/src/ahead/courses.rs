@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use checkpoint_criu::MapId;
-use memory_path::Task;
 use memory_path::back::Begun;
+use memory_path::{Injector, Task};
 use sandbox::process::Identity;
 
 use super::course::Course;
@@ -20,6 +20,7 @@ use super::figures::{Counted, Figures, Plainly};
 /// The trees that are followed.
 #[derive(Debug, Default)]
 pub struct Courses {
+    injector: Injector,
     known: Mutex<BTreeMap<Identity, Known>>,
     /// A round has brought a course back.
     back: Condvar,
@@ -37,6 +38,11 @@ enum Known {
 }
 
 impl Courses {
+    /// None yet. This one makes the calls that are needed to follow a process that runs.
+    pub(crate) fn by(injector: Injector) -> Self {
+        Self { injector, ..Self::default() }
+    }
+
     /// A tree was filled and has not run yet. `map` is what the store has of a task, and was filled from.
     pub(crate) fn begin(
         &self,
@@ -47,7 +53,9 @@ impl Courses {
     ) {
         if !begun.filled.is_empty() {
             self.figures.begun();
-            self.bring_back(root, Course::begun(begun, map, images));
+            let mut course = Course::begun(begun, map, images);
+            course.inject_by(self.injector.clone());
+            self.bring_back(root, course);
         }
     }
 
@@ -72,7 +80,11 @@ impl Courses {
         known.retain(|root, _| root.is_alive());
         loop {
             match known.remove(&root) {
-                None => return Course::default(),
+                None => {
+                    let mut course = Course::default();
+                    course.inject_by(self.injector.clone());
+                    return course;
+                }
                 Some(Known::Here(course)) => return *course,
                 Some(Known::Away(wanted)) => {
                     wanted.store(true, Ordering::Release);

@@ -11,6 +11,7 @@
 //! copies what is owed, too. A page that could not be read is forgotten by the sink, and stays owed for as long as it is there.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
 
 use base::proc;
@@ -19,6 +20,7 @@ use super::copy::{bytes, copy, put};
 use super::sample::{Clean, Sample, Verdict, judge, take};
 use super::sink::PageSink;
 use crate::error::{MemoryError, Result};
+use crate::injector::Injector;
 use crate::memory::Memory;
 use crate::pages::{PAGE, Run, Task, difference, merged, pages_in};
 use crate::standing::{STOP_LIMIT, Standing, StandsStill};
@@ -46,6 +48,7 @@ impl Process {
 /// Copies the memory of a tree ahead.
 #[derive(Default, Debug)]
 pub struct Ahead {
+    injector: Injector,
     followed: BTreeMap<Task, Followed>,
     /// For the last look, so that it need not wait for memory.
     buffer: Vec<u8>,
@@ -84,6 +87,11 @@ impl Ahead {
     /// Follows nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// From now on this one makes the calls that are needed to follow a process.
+    pub fn inject_by(&mut self, injector: Injector) {
+        self.injector = injector;
     }
 
     /// Copies what was written since the last round, and everything of processes that are new. Those that are no longer in the tree are
@@ -146,20 +154,33 @@ impl Ahead {
         round: &mut Round,
     ) -> Result<()> {
         let Process { pid, task } = process;
-        let followed = match self.followed.entry(task) {
-            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(Followed { tracker: Tracker::start_within(limit, pid)?, owed: Vec::new() })
+        let start = || Tracker::start_by(&self.injector, limit, pid);
+        let (followed, is_new) = match self.followed.entry(task) {
+            Entry::Occupied(known) => (known.into_mut(), false),
+            Entry::Vacant(place) => (place.insert(Followed { tracker: start()?, owed: Vec::new() }), true),
+        };
+        let mut listed = |followed: &mut Followed, may_be_another: bool| {
+            let began = Instant::now();
+            let listed = Standing::within(limit, pid, |standing| {
+                let registered = followed.tracker.register(standing)?;
+                match may_be_another && registered.mappings == 0 {
+                    true => Ok(None),
+                    false => followed.list(standing).map(Some),
+                }
+            });
+            let stood = began.elapsed();
+            round.longest_stop = round.longest_stop.max(stood);
+            round.stood += stood;
+            listed
+        };
+        let runs = match listed(followed, !is_new)? {
+            Some(runs) => Some(runs),
+            None => {
+                followed.tracker = start()?;
+                listed(followed, false)?
             }
         };
-        let began = Instant::now();
-        let runs = Standing::within(limit, pid, |standing| {
-            followed.tracker.register(standing)?;
-            followed.list(standing)
-        })?;
-        let stood = began.elapsed();
-        round.longest_stop = round.longest_stop.max(stood);
-        round.stood += stood;
+        let runs = runs.unwrap_or_default();
         copy(&Memory::open(pid)?, task, &runs, sink, &mut followed.owed)?;
         round.copied += pages_in(&runs) - pages_in(&followed.owed);
         Ok(())

@@ -5,6 +5,9 @@
 //! vDSO) and to the call's arguments, it is let run for this one instruction, and then everything is put back as it was. The thread
 //! finds itself where it stood; a call that it was in is begun again by the kernel as after any stop.
 //!
+//! If its tracer dies in between, the thread is lost, and the process with it. So nobody calls this whose death is not that of the process
+//! anyway, but for a small program that does nothing else ([`crate::injector`]).
+//!
 //! What could show, and does not:
 //! * **Signals.** One that arrived in between would be handled in the wrong place, so all are blocked for the moment, but for SIGTRAP: the
 //!   kernel ends a single step by forcing this signal, and if it found it blocked it would throw the program's handler away.

@@ -12,6 +12,7 @@ mod assembled;
 mod back;
 mod common;
 mod criu;
+mod injector;
 mod standing;
 mod stress;
 mod tracker;

@@ -155,6 +155,11 @@ fn a_program_that_follows_another_is_followed_anew() {
     victim.is_ready_again();
     let pages = victim.pages(8);
     assert_eq!(within(&look_only(&victim, &mut tracker), pages), [pages]);
+    let registered = as_somebody(&victim.user, || {
+        Standing::with(victim.pid(), |standing| tracker.register(standing)).unwrap()
+    });
+    assert_eq!(registered.mappings, 0, "the tracker is of the program before");
+    let mut tracker = as_somebody(&victim.user, || Tracker::start(victim.pid()).unwrap());
     assert_eq!(within(&look_as(&victim, &mut tracker), pages), [pages]);
     victim.write(page(pages, 1).start, 3);
     assert_eq!(within(&look_as(&victim, &mut tracker), pages), [page(pages, 1)]);
