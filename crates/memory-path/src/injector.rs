@@ -17,14 +17,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 
 use crate::error::{MemoryError, NotHere, Result};
 use crate::inject::{Call, Injection};
-use crate::standing::Standing;
+use crate::standing::{Standing, StandsStill};
 
 /// `O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY`: the last makes it a thing that anybody may have.
 const FLAGS: u64 = 0x80801;
@@ -68,11 +68,7 @@ impl Injector {
 
 /// The same for a process that stands already, and dies with us if we do.
 pub(crate) fn make_and_take(standing: &Standing, process: &OwnedFd) -> Result<OwnedFd> {
-    made_in(standing, |number| take(number, standing_pid(standing), process))?
-}
-
-fn standing_pid(standing: &Standing) -> i32 {
-    crate::standing::StandsStill::pid(standing)
+    made_in(standing, |number| take(number, standing.pid(), process))?
 }
 
 fn take(number: i32, pid: i32, process: &OwnedFd) -> Result<OwnedFd> {
@@ -92,7 +88,7 @@ fn attempts<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
 
 /// Makes a userfaultfd in a process that stands, has `take` do something about its number, and closes it.
 fn made_in<T>(standing: &Standing, take: impl FnOnce(i32) -> T) -> Result<T> {
-    let pid = standing_pid(standing);
+    let pid = standing.pid();
     let refused = |detail: String| MemoryError::not_here(pid, NotHere::Refused { detail });
     let mut injection = Injection::begin(standing)?;
     let inside =
@@ -116,15 +112,25 @@ fn beside(mut command: Command, limit: Duration, pid: i32, process: &OwnedFd) ->
         .stderr(Stdio::null())
         // Whoever ends us by a key does not end it in the middle.
         .process_group(0);
-    let mut child = command.spawn().map_err(failed)?;
+    let child = command.spawn().map_err(failed)?;
     // Its end of the socket is in there, too.
     drop(command);
     let taken = talk(ours, limit, pid, process);
-    // Collected by whoever comes first: a daemon has somebody for that.
-    let _ = child.wait();
+    // One that has not said its last word may wait for a process that gets no processor. It is not waited for, only collected, unless
+    // somebody else does that first.
+    if taken.is_ok() {
+        collect(child);
+    } else {
+        drop(std::thread::Builder::new().name("collecting".to_owned()).spawn(|| collect(child)));
+    }
     taken
 }
 
+fn collect(mut child: Child) {
+    let _ = child.wait();
+}
+
+/// Hears that it is made, takes it, and says so.
 fn talk(ours: UnixStream, limit: Duration, pid: i32, process: &OwnedFd) -> Result<OwnedFd> {
     let failed = |source| MemoryError::System { what: "begin to follow the writes", pid, source };
     ours.set_read_timeout(Some(limit + TO_ANSWER)).map_err(failed)?;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memory_path::{Injector, MemoryError, NotHere, Tracker, lead};
 
@@ -51,14 +51,15 @@ fn whoever_follows_may_be_killed_at_any_moment() {
         follower.wait().unwrap();
         assert_eq!(victim.number("errors", &[]), 0, "it answers");
     }
-    // Whoever led it when the last one was killed may need a moment.
-    let open = || base::proc::descriptors(victim.pid()).unwrap().unwrap().len();
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while open() != before && std::time::Instant::now() < deadline {
+    // Whoever led it when the last one was killed may need a moment, and until then it is not ours to trace.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let follow = || as_somebody(&victim.user, || Tracker::start_by(&beside(), limit, victim.pid()));
+    while let Err(error) = follow() {
+        assert!(matches!(error, MemoryError::NotHere { .. }) && Instant::now() < deadline, "{error}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(open(), before, "a descriptor was left in it");
-    as_somebody(&victim.user, || Tracker::start_by(&beside(), limit, victim.pid())).unwrap();
+    let open = base::proc::descriptors(victim.pid()).unwrap().unwrap().len();
+    assert_eq!(open, before, "a descriptor was left in it");
 }
 
 #[test]
