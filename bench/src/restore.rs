@@ -48,6 +48,8 @@ pub(crate) fn run_first(run: &Run) -> Result<Report> {
         let all = |rounds: &[Back]| rounds.iter().map(of).collect::<Vec<_>>();
         ratio_of_rounds(&all(&of_largest.ours), &all(&of_largest.bare))
     };
+    // What is out of reach cannot be held even loosely: a smoke run holds it to what a full restore takes.
+    let (first_bar, work_bar) = if run.smoke { (1.5, 1.5) } else { (0.10, 0.15) };
     Ok(Report {
         name: "restore-first",
         bars: vec![
@@ -56,7 +58,7 @@ pub(crate) fn run_first(run: &Run) -> Result<Report> {
                 "largest size",
                 ratio(first),
                 "of the bare time to the first answer",
-                0.10,
+                first_bar,
             ),
             Bar::at_most(
                 Kind::Speed,
@@ -70,7 +72,7 @@ pub(crate) fn run_first(run: &Run) -> Result<Report> {
                 "16 MB of arrays and a dict of 200,000 are worked on",
                 ratio(|back| back.worked_s),
                 "of the bare time",
-                0.15,
+                work_bar,
             ),
             // Nothing is filled in after the first answer: then it is complete.
             Bar::at_most(Kind::Speed, "complete", ratio(first), "of the bare restore", 1.5),
