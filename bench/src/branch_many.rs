@@ -96,12 +96,14 @@ fn branches(daemon: &Daemon, id: &str, commit: &str, clients: &mut [Client]) -> 
         let (mut seen, mut asked) = (known, Vec::new());
         while idle.len() > 0 {
             ensure!(begun.elapsed() < PATIENCE, "{} branches do not run", idle.len());
+            let is_done = job.is_finished();
+            let there = running(daemon)?;
             ensure!(
-                !job.is_finished() || running(daemon)?.iter().any(|(id, _)| !seen.contains(id)),
+                !is_done || there.iter().any(|(id, _)| !seen.contains(id)),
                 "it is said to be done, and {} branches do not run",
                 idle.len()
             );
-            for (id, file) in running(daemon)? {
+            for (id, file) in there {
                 if !seen.insert(id.clone()) {
                     continue;
                 }

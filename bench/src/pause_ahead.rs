@@ -42,7 +42,7 @@ const LEAST_PAGES_A_SECOND: f64 = 8000.0;
 /// Alternates snapshots with and without copying ahead, at three sizes of the kernel.
 pub(crate) fn run_warm(run: &Run) -> Result<Report> {
     able()?;
-    let largest = largest(run);
+    let largest = run.largest_kernel_mib();
     ensure!(
         largest >= 128,
         "the smallest of three kernels, an eighth of {largest} MiB, has no 8 MB to write to"
@@ -85,7 +85,7 @@ pub(crate) fn run_warm(run: &Run) -> Result<Report> {
 /// Alternates first snapshots with and without copying ahead, of a kernel that is idle and of one that writes.
 pub(crate) fn run_cold(run: &Run) -> Result<Report> {
     able()?;
-    let mib = largest(run);
+    let mib = run.largest_kernel_mib();
     let mut kernel = SwitchedKernel::start("cold")?;
     kernel.ask(&fill(mib), "answer")?;
     kernel.ask(WRITER, "answer")?;
@@ -115,10 +115,6 @@ pub(crate) fn run_cold(run: &Run) -> Result<Report> {
         }),
         sizes: json!({ "kernel_mib": mib, "rounds": run.rounds }),
     })
-}
-
-fn largest(run: &Run) -> u64 {
-    run.size_mib.unwrap_or(if run.smoke { 256 } else { 8192 })
 }
 
 /// A cell that writes 8 MB, each time elsewhere.

@@ -39,7 +39,7 @@ pub(crate) fn run_cold(run: &Run) -> Result<Report> {
 /// The same as cold at three sizes, with the bars of a kernel that runs before all of its memory is there.
 pub(crate) fn run_first(run: &Run) -> Result<Report> {
     able()?;
-    let largest = run.size_mib.unwrap_or(if run.smoke { 256 } else { 8192 });
+    let largest = run.largest_kernel_mib();
     let sizes = [largest / 8, largest / 2, largest];
     let found =
         sizes.into_iter().map(|mib| measure(run, mib, Memory::Cold)).collect::<Result<Vec<Contenders>>>()?;

@@ -42,6 +42,11 @@ impl Run {
         Ok(dir)
     }
 
+    /// The memory of the largest kernel, for benchmarks that have several.
+    pub(crate) fn largest_kernel_mib(&self) -> u64 {
+        self.size_mib.unwrap_or(if self.smoke { 256 } else { 8192 })
+    }
+
     /// A line for people.
     pub(crate) fn say(&self, line: &str) {
         if !self.json_only {

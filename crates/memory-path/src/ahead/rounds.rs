@@ -174,13 +174,12 @@ impl Ahead {
             listed
         };
         let runs = match listed(followed, !is_new)? {
-            Some(runs) => Some(runs),
+            Some(runs) => runs,
             None => {
                 followed.tracker = start()?;
-                listed(followed, false)?
+                listed(followed, false)?.unwrap_or_default()
             }
         };
-        let runs = runs.unwrap_or_default();
         copy(&Memory::open(pid)?, task, &runs, sink, &mut followed.owed)?;
         round.copied += pages_in(&runs) - pages_in(&followed.owed);
         Ok(())

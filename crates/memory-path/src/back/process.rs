@@ -38,12 +38,7 @@ pub fn fill(root: i32, source: &dyn Source) -> Result<Filled> {
 
 /// The same, and processes that missed something are followed from their first instruction on. One that cannot be runs all the same.
 pub fn fill_and_follow(root: i32, source: &dyn Source) -> Result<(Filled, Begun)> {
-    let tree = still_tree(root)?;
-    Standing::hold_or_kill(&tree, |held| {
-        let (filled, known) = fill_all(&tree, root, source, true)?;
-        // While all of them are held: a page that is written between being filled and being protected would look clean.
-        Ok((filled, Begun::follow(held, known)))
-    })
+    fill_then(root, source, true, || ()).map(|(filled, begun, ())| (filled, begun))
 }
 
 /// The same, if it is wished, and then `then`, for as long as that takes: until it returns they are held as they were for the fill, so
@@ -58,7 +53,8 @@ pub fn fill_then<T: Send>(
     let tree = still_tree(root)?;
     Standing::hold_or_kill(&tree, |held| {
         let (filled, known) = fill_all(&tree, root, source, follow)?;
-        // Before the wait: nothing runs meanwhile, and whoever waits for them to go does not wait for this.
+        // While all of them are held: a page that is written between being filled and being protected would look clean. And before the wait:
+        // whoever waits for them to go does not wait for this.
         let begun = if follow { Begun::follow(held, known) } else { Begun::default() };
         let answer = then();
         for pid in &tree {
