@@ -1,13 +1,22 @@
 """What happens to files at a rollback is a policy; nothing of the user's is lost by it."""
 
 import os
+import time
 
 import pytest
+
+from harness import proc
 
 
 @pytest.fixture
 def work(user):
     return user.mkdir(user.home / "work")
+
+
+def rested(session):
+    """Until the daemon knows that the kernel is idle, and a file system's clock has gone on."""
+    proc.until("the kernel is idle", lambda: session.view()["activity"]["state"] == "idle")
+    time.sleep(0.1)
 
 
 def test_open_files_come_back_with_their_inode(commands, user, work):
@@ -94,23 +103,93 @@ def test_none_leaves_files_alone(commands, work):
     assert (work / "open.log").read_text() == "one two"
 
 
-def test_what_somebody_else_changed_is_named_first(commands, user, work):
+def test_what_somebody_else_changed_is_kept_where_the_kernel_needs_it_as_it_was(commands, user, work):
     session = commands.kernel("k", cwd=work)
     session.kernel.run("f = open('open.txt', 'w'); f.write('one'); f.flush()")
     taken = session.snapshot()
-    session.kernel.run("x = 'still here'; f.close()")
+    session.kernel.run("f.close()")
+    rested(session)
     user.write(work / "open.txt", "by somebody else")
-    error = commands.fails("rollback", "k", taken["commit"])
-    assert "open.txt" in str(error), error
-    # Refused before anything was touched.
-    assert session.kernel.value("x") == "still here"
-    assert (work / "open.txt").read_text() == "by somebody else"
-    rolled = session.rollback(taken["commit"], "--force")
+    rolled = session.rollback(taken["commit"])
     assert any(path.endswith("open.txt") for path in rolled["changed_by_others"])
     session.kernel.ready()
     assert (work / "open.txt").read_text() == "one"
-    session.rollback(rolled["automatic"], "--force")
+    session.rollback(rolled["automatic"])
     assert (work / "open.txt").read_text() == "by somebody else"
+
+
+def test_a_file_that_the_session_wrote_and_closed_is_its_own(commands, work):
+    """Half of all ways back were refused for such files."""
+    session = commands.kernel("k", cwd=work)
+    session.kernel.run("f = open('log.txt', 'w'); f.write('one'); f.flush()")
+    taken = session.snapshot()
+    session.kernel.run("f.close(); open('log.txt', 'w').write('two')")
+    rested(session)
+    rolled = session.rollback(taken["commit"])
+    assert rolled["changed_by_others"] == [] and rolled["spared"] == []
+    session.kernel.ready()
+    assert (work / "log.txt").read_text() == "one"
+
+
+def test_what_a_person_edited_stays(commands, user, work):
+    """The whole directory belongs to the snapshots; what was written while the kernel was idle was not written by it."""
+    user.write(work / "utils.py", "x = 1")
+    user.write(work / "study.ipynb", "{}")
+    session = commands.kernel("k", cwd=work, options=["--files", "tree"])
+    taken = session.snapshot()
+    session.kernel.run("open('result.csv', 'w').write('1'); open('utils.py', 'a').close()")
+    rested(session)
+    user.write(work / "utils.py", "x = 2  # edited")
+    user.write(work / "notes.txt", "a person's")
+    user.write(work / "study.ipynb", '{"saved": true}')
+    rolled = session.rollback(taken["commit"])
+    session.kernel.ready()
+    assert {os.path.basename(path) for path in rolled["spared"]} == {"utils.py", "notes.txt", "study.ipynb"}
+    assert (work / "utils.py").read_text() == "x = 2  # edited"
+    assert (work / "notes.txt").read_text() == "a person's"
+    assert (work / "study.ipynb").read_text() == '{"saved": true}'
+    assert not (work / "result.csv").exists(), "the session made it"
+    rolled = session.rollback(taken["commit"], "--force")
+    session.kernel.ready()
+    assert (work / "utils.py").read_text() == "x = 1", "whoever forces it means all of it"
+
+
+def test_the_files_of_a_removed_branch_are_kept(commands, history, user, work):
+    user.write(work / "data.csv", "a,b")
+    original = commands.kernel("k", cwd=work)
+    original.snapshot()
+    branch, _ = original.branch("idea")
+    branch.connect()
+    branch.kernel.run("open('results.csv', 'w').write('only here'); open('data.csv', 'a').write(',c')")
+    branch.suspend()
+    branch_files = commands.run("files", "idea").one("files")
+    assert branch_files["own"]
+    assert {os.path.basename(file["path"]): file["bytes"] for file in branch_files["loose"]} == {"results.csv": 9, "data.csv": 5}
+    removed = commands.run("rm", "idea").one("removed")
+    kept = removed["session"]["kept_files"]
+    assert {os.path.basename(file["path"]) for file in kept["files"]} == {"results.csv", "data.csv"}
+    listed = commands.run("files", "--at", kept["commit"]).one("snapshot_files")
+    assert (listed["count"], listed["bytes"]) == (2, 14)
+    copied = commands.run("files", "--at", kept["commit"], "--to", str(work), "results.csv", "data.csv").one("copied_out")
+    assert len(copied["written"]) == 2 and copied["skipped"] == []
+    assert (work / "results.csv").read_text() == "only here"
+    assert (work / "data.csv").read_text() == "a,b", "nothing is overwritten"
+    assert (work / "data (2).csv").read_text() == "a,b,c"
+    assert (work / "results.csv").owner() == user.name
+    # It is in the history of the notebook that it was branched off, and cannot be mistaken for a state of a kernel.
+    commits = history.of(original, family=True)["commits"]
+    assert any(commit["id"] == kept["commit"] and commit["reason"] == "files" for commit in commits)
+    assert "memory" in str(commands.fails("branch", "k", "--from", kept["commit"]))
+
+
+def test_files_of_a_removed_branch_go_if_that_is_said(commands, work):
+    original = commands.kernel("k", cwd=work)
+    original.snapshot()
+    branch, _ = original.branch("idea")
+    branch.connect()
+    branch.kernel.run("open('results.csv', 'w').write('only here')")
+    branch.stop()
+    assert "kept_files" not in commands.run("rm", "idea", "--discard-files").one("removed")["session"]
 
 
 def test_sqlite_comes_back_without_the_later_journal(commands, work):

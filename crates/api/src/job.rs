@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    BranchOutcome, CheckpointOutcome, ErrorBody, ExecOutcome, ForgetOutcome, GcOutcome, RestoredOutcome,
-    RollbackOutcome, SessionView, SnapshotOutcome, SuspendOutcome,
+    BranchOutcome, CheckpointOutcome, CopyOutOutcome, ErrorBody, ExecOutcome, ForgetOutcome, GcOutcome,
+    RestoredOutcome, RollbackOutcome, SessionView, SnapshotOutcome, SuspendOutcome,
 };
 
 /// What a job does.
@@ -45,6 +45,8 @@ pub enum JobKind {
     Forget,
     /// Free what nothing leads to any more.
     Gc,
+    /// Copy files of a snapshot.
+    CopyOut,
 }
 
 impl JobKind {
@@ -66,6 +68,7 @@ impl JobKind {
             Self::Restore => "restore",
             Self::Forget => "forget",
             Self::Gc => "gc",
+            Self::CopyOut => "copy_out",
         }
     }
 }
@@ -125,6 +128,8 @@ pub enum JobResult {
     Forget(ForgetOutcome),
     /// After `gc`.
     Gc(GcOutcome),
+    /// After `copy_out`.
+    CopyOut(CopyOutOutcome),
 }
 
 /// A job.

@@ -13,6 +13,7 @@ mod activity;
 mod encryption;
 mod error;
 mod event;
+mod files;
 mod history;
 mod job;
 mod operation;
@@ -28,6 +29,9 @@ pub use activity::{Activity, ActivityState};
 pub use encryption::EncryptionLine;
 pub use error::{ErrorBody, exit};
 pub use event::{Event, EventKind};
+pub use files::{
+    CopiedFile, CopyOutOutcome, CopyOutRequest, FileNote, KeptFiles, SessionFiles, SnapshotFiles,
+};
 pub use history::{
     CellNote, Change, CommitView, Commits, Diff, DiffTotals, FileDiff, ForgetOutcome, ForgetRequest,
     GcOutcome, KeptCommit, MappingDiff, ProcessDiff, TagRequest, ThreadView, Variable, VariableDiff,

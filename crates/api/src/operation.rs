@@ -124,8 +124,11 @@ pub struct RollbackOutcome {
     /// The snapshot of how it was before; `null` if it had no processes.
     #[serde(default)]
     pub automatic: Option<String>,
-    /// Files that somebody else had changed; they were overwritten, and are in `automatic`.
+    /// Files that somebody else had changed and that the processes need as they were; they were overwritten, and are in `automatic`.
     pub changed_by_others: Vec<Text>,
+    /// Files that somebody else had changed and that nobody needs as they were: they were left as they are.
+    #[serde(default)]
+    pub spared: Vec<Text>,
     /// Connections that could not be kept.
     pub closed_connections: Vec<String>,
     /// What else should be known.

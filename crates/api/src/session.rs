@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Activity, SessionPolicy, Text};
+use crate::{Activity, KeptFiles, SessionPolicy, Text};
 
 /// What a session runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -315,6 +315,9 @@ pub struct SessionView {
     /// What its next snapshot will be labelled.
     #[serde(default)]
     pub mark: Option<String>,
+    /// In the answer to a removal: its files that were in no snapshot, and are in one now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_files: Option<KeptFiles>,
 }
 
 /// The answer of `GET /v1/sessions`.

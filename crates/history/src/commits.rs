@@ -46,6 +46,15 @@ pub struct NewCommit<'a> {
     pub seal: Option<&'a Sealer>,
 }
 
+/// Why files are kept by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeptFor {
+    /// Others come in their place.
+    Replaced,
+    /// They go with their session.
+    Removed,
+}
+
 impl UserStore {
     /// Ends `session` with a commit as the thread's new head. Returns the ids of commit and snapshot, both durable.
     pub fn commit_snapshot(
@@ -117,16 +126,21 @@ impl UserStore {
         self.commit_snapshot(session, new)
     }
 
-    /// Files that no other snapshot holds, as a commit on a thread of their own beside `thread`.
+    /// Files that no other snapshot of a session, which has this id and thread, holds; and nothing else.
     pub fn commit_files(
         &self,
         session: WriteTransaction,
-        thread: &str,
+        (id, thread): (&str, &str),
         author: &User,
+        why: KeptFor,
         workspace: &WorkspaceSection,
         outside: &OutsideSection,
-    ) -> Result<Snapshot> {
-        let thread = format!("{thread}-files");
+    ) -> Result<(ObjectId, Snapshot)> {
+        let (thread, message) = match why {
+            // Its own thread goes on with what the session becomes.
+            KeptFor::Replaced => (format!("{thread}-files"), "files that were replaced"),
+            KeptFor::Removed => (thread.to_owned(), "files of a session that was removed"),
+        };
         let before = self.head(&thread)?;
         let snapshot = Snapshot::new(vec![workspace.to_section()?, outside.to_section()?])?;
         let new = NewCommit {
@@ -135,17 +149,17 @@ impl UserStore {
             thread: &thread,
             expected: before,
             author,
-            message: "files that a rollback replaced",
-            reason: CommitReason::BeforeRollback,
+            message,
+            reason: CommitReason::Files,
             tag: None,
-            session: None,
+            session: Some(id),
             label: None,
             cell: None,
             figures: Figures::default(),
             seal: None,
         };
-        self.commit_snapshot(session, new)?;
-        Ok(snapshot)
+        let (commit, _) = self.commit_snapshot(session, new)?;
+        Ok((commit, snapshot))
     }
 
     fn commit(

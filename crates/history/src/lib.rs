@@ -46,7 +46,7 @@ mod testing;
 mod timeline;
 mod variables;
 
-pub use commits::NewCommit;
+pub use commits::{KeptFor, NewCommit};
 pub use error::{HistoryError, Result};
 pub use families::Families;
 pub use forget::Forgotten;

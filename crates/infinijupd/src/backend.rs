@@ -9,11 +9,11 @@ use std::sync::mpsc::Receiver;
 
 use api::{
     Activity, AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView,
-    Commits, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, ForgetOutcome, ForgetRequest,
-    GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
-    RollbackRequest, SessionPatch, SessionState, SessionView, SignalRequest, SnapshotOutcome,
-    SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest, Variable,
-    Version,
+    Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
+    ForgetOutcome, ForgetRequest, GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest,
+    RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionState, SessionView, SignalRequest,
+    SnapshotFiles, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome,
+    SuspendRequest, TagRequest, Variable, Version,
 };
 
 use lifecycle::{Asked, Did, Errand, SessionId};
@@ -87,6 +87,17 @@ pub trait Backend: Send + Sync + 'static {
     fn untag(&self, name: &str) -> Outcome<()>;
     /// What lies between two snapshots.
     fn diff(&self, a: &str, b: &str) -> Outcome<Diff>;
+    /// The files of a session that are its own and that no snapshot has.
+    fn loose_files(&self, which: &str) -> Outcome<SessionFiles>;
+    /// The files of a snapshot, the first so many of them.
+    fn snapshot_files(&self, which: &str, limit: usize) -> Outcome<SnapshotFiles>;
+    /// Copies files of a snapshot into a directory.
+    fn copy_out(
+        &self,
+        which: &str,
+        request: CopyOutRequest,
+        progress: &dyn Progress,
+    ) -> Outcome<CopyOutOutcome>;
     /// Where the store is.
     fn store(&self) -> Outcome<PathBuf>;
 
@@ -130,8 +141,9 @@ pub trait Backend: Send + Sync + 'static {
     fn signal(&self, which: &str, request: SignalRequest) -> Outcome<()>;
     /// Changes what is noted about it.
     fn change(&self, which: &str, patch: SessionPatch) -> Outcome<SessionView>;
-    /// Forgets a session that has no processes; its snapshots stay. Returns what it was.
-    fn remove(&self, which: &str, progress: &dyn Progress) -> Outcome<SessionView>;
+    /// Forgets a session that has no processes; its snapshots stay, and so do files of a branch that none has, unless that is not wanted.
+    /// Returns what it was.
+    fn remove(&self, which: &str, discard_files: bool, progress: &dyn Progress) -> Outcome<SessionView>;
     /// Runs a command inside.
     fn exec(&self, which: &str, request: ExecRequest, progress: &dyn Progress) -> Outcome<ExecOutcome>;
     /// Adopts a process tree.

@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver, channel};
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
-    Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState, ForgetOutcome, ForgetRequest,
-    GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
-    RollbackRequest, SessionPatch, SessionView, SignalRequest, SnapshotOutcome, SnapshotRequest,
-    StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version, exit,
+    CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState,
+    ForgetOutcome, ForgetRequest, GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest,
+    RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionView, SignalRequest, SnapshotFiles,
+    SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest,
+    Text, Variable, Version, exit,
 };
 use lifecycle::{
     Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, RecordError, SessionId,
@@ -21,6 +22,7 @@ use serde_json::Value;
 
 use crate::backend::{Backend, Failure, Happening, Outcome, Progress};
 use crate::error::causes;
+use crate::trial::trial;
 
 impl From<LifecycleError> for Failure {
     fn from(error: LifecycleError) -> Self {
@@ -109,7 +111,7 @@ impl Backend for Engine {
     }
 
     fn doctor(&self) -> Outcome<Doctor> {
-        let found = Self::doctor(self);
+        let found = Self::doctor(self, &mut || trial(self).map_err(|error| base::explain(&error)));
         let works = lifecycle::works(&found);
         let finding = |finding: lifecycle::Finding| Finding {
             item: finding.item.to_owned(),
@@ -142,15 +144,15 @@ impl Backend for Engine {
     }
 
     fn commit(&self, which: &str) -> Outcome<CommitView> {
-        Ok(Self::commit(self, which)?)
+        Ok(self.look(|store| store.commit_view(store.resolve(which)?))?)
     }
 
     fn notebook(&self, which: &str) -> Outcome<Vec<u8>> {
-        Ok(Self::notebook(self, which)?)
+        Ok(self.look(|store| store.notebook(&store.resolve(which)?))?)
     }
 
     fn variables(&self, which: &str) -> Outcome<Vec<Variable>> {
-        Ok(Self::variables(self, which)?)
+        Ok(self.look(|store| store.variables(&store.resolve(which)?))?)
     }
 
     fn tag(&self, request: TagRequest) -> Outcome<CommitView> {
@@ -170,7 +172,7 @@ impl Backend for Engine {
     }
 
     fn diff(&self, a: &str, b: &str) -> Outcome<Diff> {
-        Ok(Self::diff(self, a, b)?)
+        Ok(self.look(|store| store.diff(&store.resolve(a)?, &store.resolve(b)?))?)
     }
 
     fn store(&self) -> Outcome<PathBuf> {
@@ -248,10 +250,24 @@ impl Backend for Engine {
         Ok(Self::change(self, which, patch)?)
     }
 
-    fn remove(&self, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
+    fn remove(&self, which: &str, discard_files: bool, _: &dyn Progress) -> Outcome<SessionView> {
         let was = Self::session(self, which)?;
-        self.with_reserve(|| Self::remove(self, which))?;
-        Ok(was)
+        let kept_files = self.with_reserve(|| Self::remove(self, which, discard_files))?;
+        Ok(SessionView { kept_files, ..was })
+    }
+
+    fn loose_files(&self, which: &str) -> Outcome<SessionFiles> {
+        let session = Self::session(self, which)?;
+        let (directory, own) = (session.workspace.unwrap_or(session.cwd), session.parent.is_some());
+        Ok(SessionFiles { directory, own, loose: Self::loose_files(self, which)? })
+    }
+
+    fn snapshot_files(&self, which: &str, limit: usize) -> Outcome<SnapshotFiles> {
+        Ok(Self::snapshot_files(self, which, limit)?)
+    }
+
+    fn copy_out(&self, which: &str, request: CopyOutRequest, _: &dyn Progress) -> Outcome<CopyOutOutcome> {
+        Ok(Self::copy_out(self, which, &request)?)
     }
 
     fn exec(&self, which: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {

@@ -41,6 +41,7 @@ mod routes;
 pub mod server;
 pub mod settings;
 mod settings_file;
+mod trial;
 
 pub use backend::{Backend, Failure, Happening, Outcome, Progress};
 pub use error::DaemonError;

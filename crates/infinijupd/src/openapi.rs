@@ -4,7 +4,7 @@
 
 use utoipa::OpenApi;
 
-use crate::routes::{control, history, jobs, log, sessions, system};
+use crate::routes::{control, files, history, jobs, log, sessions, system};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,7 +18,7 @@ use crate::routes::{control, history, jobs, log, sessions, system};
     paths(
         system::version, system::daemon, system::stop, system::doctor, system::openapi, system::store, system::metrics,
         history::history, history::diff, history::commit, history::notebook, history::variables, history::tag,
-        history::untag, history::forget, history::gc,
+        history::untag, history::forget, history::gc, files::of_session, files::of_snapshot, files::copy_out,
         sessions::list, sessions::start, sessions::show, sessions::remove, sessions::history, log::log,
         sessions::snapshot, sessions::rollback, sessions::branch, sessions::suspend, sessions::resume, sessions::stop,
         control::change, control::signal, control::restart, sessions::exec, sessions::attach, sessions::checkpoint, sessions::restore,

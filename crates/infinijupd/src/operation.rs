@@ -4,8 +4,8 @@
 //! [`Operation`] and hand it to `Jobs::submit`: the same checks hold, the same jobs run and are seen in the events.
 
 use api::{
-    AttachRequest, BranchRequest, CheckpointRequest, ExecRequest, ForgetRequest, JobKind, JobResult,
-    RestartRequest, RestoreRequest, ResumeRequest, RollbackRequest, SessionView, SnapshotRequest,
+    AttachRequest, BranchRequest, CheckpointRequest, CopyOutRequest, ExecRequest, ForgetRequest, JobKind,
+    JobResult, RestartRequest, RestoreRequest, ResumeRequest, RollbackRequest, SessionView, SnapshotRequest,
     StartRequest, StopRequest, SuspendRequest,
 };
 
@@ -18,6 +18,9 @@ use crate::checks::{
 const BRANCHES: u32 = 64;
 /// The most snapshots that one request forgets.
 const FORGET_LIMIT: usize = 10_000;
+
+/// The most files that one request names.
+const FILES_LIMIT: usize = 10_000;
 
 /// Something that takes its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +39,8 @@ pub(crate) enum Operation {
     Forget(ForgetRequest),
     /// Free what nothing leads to any more.
     Gc,
+    /// Copy files of a snapshot.
+    CopyOut(String, CopyOutRequest),
 }
 
 /// Something that is done to a session.
@@ -55,8 +60,11 @@ pub(crate) enum ToSession {
     Stop(StopRequest),
     /// End its processes and run its command anew.
     Restart(RestartRequest),
-    /// Forget it.
-    Remove,
+    /// Forget it, with files of its own that no snapshot has if that is said.
+    Remove {
+        /// They are not kept.
+        discard_files: bool,
+    },
     /// Run a command in it.
     Exec(ExecRequest),
 }
@@ -72,6 +80,7 @@ impl Operation {
             Self::Restore(_) => JobKind::Restore,
             Self::Forget(_) => JobKind::Forget,
             Self::Gc => JobKind::Gc,
+            Self::CopyOut(..) => JobKind::CopyOut,
         }
     }
 
@@ -96,6 +105,10 @@ impl Operation {
                 request.commits.iter().try_for_each(|commit| expression("commits", commit))
             }
             Self::Gc => Ok(()),
+            Self::CopyOut(_, request) if request.paths.len() > FILES_LIMIT => {
+                Err(bad_field("paths", format_args!("has more than {FILES_LIMIT} files")))
+            }
+            Self::CopyOut(_, request) => absolute("to", &request.to),
         }
     }
 
@@ -109,6 +122,9 @@ impl Operation {
             Self::Restore(request) => backend.restore(request, progress).map(JobResult::Restore),
             Self::Forget(request) => backend.forget(request, progress).map(JobResult::Forget),
             Self::Gc => backend.gc(progress).map(JobResult::Gc),
+            Self::CopyOut(which, request) => {
+                backend.copy_out(&which, request, progress).map(JobResult::CopyOut)
+            }
         }
     }
 }
@@ -123,7 +139,7 @@ impl ToSession {
             Self::Resume(_) => JobKind::Resume,
             Self::Stop(_) => JobKind::Stop,
             Self::Restart(_) => JobKind::Restart,
-            Self::Remove => JobKind::Remove,
+            Self::Remove { .. } => JobKind::Remove,
             Self::Exec(_) => JobKind::Exec,
         }
     }
@@ -152,7 +168,7 @@ impl ToSession {
                 command("argv", &request.argv)?;
                 environment(&request.env)
             }
-            Self::Suspend(_) | Self::Resume(_) | Self::Stop(_) | Self::Remove => Ok(()),
+            Self::Suspend(_) | Self::Resume(_) | Self::Stop(_) | Self::Remove { .. } => Ok(()),
         }
     }
 
@@ -167,7 +183,7 @@ impl ToSession {
             Self::Resume(request) => to.resume(session, request, progress).map(view),
             Self::Stop(request) => to.stop(session, request, progress).map(view),
             Self::Restart(request) => to.restart(session, request, progress).map(view),
-            Self::Remove => to.remove(session, progress).map(view),
+            Self::Remove { discard_files } => to.remove(session, discard_files, progress).map(view),
             Self::Exec(request) => to.exec(session, request, progress).map(JobResult::Exec),
         }
     }

@@ -49,6 +49,8 @@ impl From<RecordError> for LifecycleError {
             RecordError::BadRequest { detail } => Self::BadRequest { detail },
             RecordError::Unfinished { sessions } => Self::Unfinished { sessions },
             RecordError::History(error) => error.into(),
+            RecordError::NotKept { path } => Self::FilesChanged { paths: vec![path] },
+            RecordError::Workspace(error) => error.into(),
             RecordError::Sandbox(error) => error.into(),
             RecordError::Staging(error) => error.into(),
             RecordError::Bug(what) => Self::Bug(what),

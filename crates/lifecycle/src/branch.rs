@@ -105,6 +105,9 @@ fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
     };
     let made = wanted.make()?;
     record.outside_copies.clone_from(&made.moved);
+    if let Some(origin) = &mut record.origin {
+        origin.files_made = Some(Timestamp::now());
+    }
     *files = Some(made);
     engine.save(record)
 }
@@ -185,7 +188,11 @@ impl Engine {
             created: Timestamp::now(),
             kernel: None,
             head: Some(aim.commit.to_string()),
-            origin: Some(OriginRecord { session: original.id.clone(), commit: aim.commit.to_string() }),
+            origin: Some(OriginRecord {
+                session: original.id.clone(),
+                commit: aim.commit.to_string(),
+                files_made: None,
+            }),
             init: None,
             holder: None,
             forwarder: None,

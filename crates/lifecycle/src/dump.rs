@@ -170,19 +170,18 @@ fn dump_once(
         watched: habitat.watched(record),
         stored,
     };
+    let request = CaptureRequest {
+        user: &record.owner,
+        places: &places,
+        policy: &taking.policy,
+        named: &taking.named,
+        staging: staged.files(),
+        parent: &taking.parent,
+    };
+    let mut ahead = workspace::ahead(&request)?;
     let mut hooks = DumpHooks {
         entry,
-        capture: |pids: &[i32]| {
-            let request = CaptureRequest {
-                user: &record.owner,
-                places: &places,
-                policy: &taking.policy,
-                named: &taking.named,
-                staging: staged.files(),
-                parent: &taking.parent,
-            };
-            Ok(workspace::begin(&request, pids)?)
-        },
+        capture: |pids: &[i32]| Ok(workspace::begin(&request, ahead.take(), pids)?),
         save: || habitat.save(record, staged.path()),
         init,
         files: None,

@@ -129,8 +129,8 @@ pub enum LifecycleError {
         /// Why it failed.
         source: Box<LifecycleError>,
     },
-    /// Files would be overwritten that somebody else changed since.
-    #[error("{} changed since the last snapshot, not by this session", some_of(paths))]
+    /// Files would be lost that no snapshot has.
+    #[error("no snapshot has {} as it is now, and it would be lost", some_of(paths))]
     FilesChanged {
         /// The files.
         paths: Vec<PathBuf>,

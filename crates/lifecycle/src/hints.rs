@@ -65,8 +65,7 @@ impl LifecycleError {
             }
             Self::NoGpuProgram { .. } => Some("reinstall, or name it with --gpu-program".to_owned()),
             Self::FilesChanged { .. } => Some(
-                "keep a copy of them, then use --force: they are kept in the automatic snapshot too"
-                    .to_owned(),
+                "copy it to another place; then try again, when you remove a session with --discard-files".to_owned(),
             ),
             Self::Preflight { problems } => Some(preflight::ways_out(problems)),
             Self::OverBudget { .. } => Some(

@@ -10,12 +10,15 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use api::{SessionState, SnapshotRequest, Variable};
+use history::UserStore;
 use jupyter_bridge::{ConnectionFile, watch};
 use serde_json::{Value, json};
 use session_record::{KernelRecord, Record, SessionId};
+
+use workspace::AtWork;
 
 use crate::engine::Engine;
 use crate::error::Result;
@@ -95,6 +98,29 @@ impl Engine {
 }
 
 impl Engine {
+    /// When a session was at work, as far as that is known, and others in the same directory. A command always is; what sleeps is not.
+    pub(crate) fn at_work(&self, record: &Record, store: &UserStore) -> Result<AtWork> {
+        let now = SystemTime::now();
+        let look = |id: &SessionId| {
+            self.inner.kernels.seen(id, |seen| (seen.work.known_from(), seen.work.periods(now)))
+        };
+        let mut at_work = match (record.init, &record.kernel, record.head_id()?) {
+            (None, _, Some(head)) => AtWork::in_periods(store.commit_of(&head)?.time.into(), []),
+            (Some(_), None, _) => AtWork::in_periods(UNIX_EPOCH, [(UNIX_EPOCH, now)]),
+            _ => look(&record.id)
+                .map_or(AtWork::unknown(), |(from, periods)| AtWork::in_periods(from, periods)),
+        };
+        let meets = |other: &&Record| {
+            other.id != record.id
+                && (other.files_at.starts_with(&record.files_at)
+                    || record.files_at.starts_with(&other.files_at))
+        };
+        for other in self.records().values().filter(meets) {
+            at_work.beside(look(&other.id).map(|(_, periods)| periods).unwrap_or_default());
+        }
+        Ok(at_work)
+    }
+
     /// The variables of the session's kernel, if they are wanted and it can say: it may be busy or away, speak a language that we do not
     /// know, or take too long.
     pub(crate) fn variables_now(&self, record: &Record, request: &SnapshotRequest) -> Option<Vec<Variable>> {

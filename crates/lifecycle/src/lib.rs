@@ -74,7 +74,7 @@ pub use preflight::Problem;
 pub use recover::Recovery;
 pub use sandbox::bounded;
 pub use session_record::events::{EngineEvent, EventKind};
+pub use session_record::watch::{NoWatch, StepState, Watch};
 pub use session_record::{GpuWish, RecordError, SessionId, encryption};
-pub use steps::{NoWatch, StepState, Watch};
 pub use timeline::HistoryRequest;
 pub use words::micros;

@@ -1,6 +1,7 @@
 //! The end of a session. Its history stays in the store.
 
-use api::SessionState;
+use api::{FileNote, KeptFiles, SessionState};
+use session_record::{keep_loose_files, loose_files};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
@@ -22,8 +23,8 @@ pub(crate) const REMOVE: Pipeline<New> = &[Stage::new(
 )];
 
 impl Engine {
-    /// Forgets a session that has no processes.
-    pub fn remove(&self, which: &str) -> Result<()> {
+    /// Forgets a session that has no processes. Files of a branch that no snapshot has are kept in a last one, unless that is not wanted.
+    pub fn remove(&self, which: &str, discard_files: bool) -> Result<Option<KeptFiles>> {
         let (_held, mut record) = self.hold(which, Doing::Remove)?;
         if matches!(record.state, SessionState::Running | SessionState::Starting) {
             return Err(LifecycleError::WrongState {
@@ -32,6 +33,19 @@ impl Engine {
                 action: "be removed; stop or suspend it first",
             });
         }
-        Work::new(self, &mut record, Steps::new(&NoWatch)).run(REMOVE, &mut New::default())
+        let (store, places) = (self.inner.store.open()?, self.habitat(&record).places(&record));
+        let kept = match discard_files {
+            true => None,
+            false => keep_loose_files(&record, &places, &store, &self.inner.stages)?,
+        };
+        Work::new(self, &mut record, Steps::new(&NoWatch)).run(REMOVE, &mut New::default())?;
+        Ok(kept)
+    }
+
+    /// The files of a session that would be lost with it.
+    pub fn loose_files(&self, which: &str) -> Result<Vec<FileNote>> {
+        let record = self.find(which)?;
+        let places = self.habitat(&record).places(&record);
+        Ok(loose_files(&record, &places, &self.inner.store.open()?)?)
     }
 }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use base::explain;
 use cas_core::ObjectId;
 use checkpoint_criu::{CriuError, Event, Hooks, Missing};
-use history::{UserStore, Using};
+use history::{HistoryError, UserStore, Using};
 use image_store::{MissingPages, Skeleton};
-use manifest::Snapshot;
 use manifest::host::compare;
 use manifest::snapshot::HostSection;
+use manifest::{CommitReason, Snapshot};
 use sandbox::process::Identity;
 use session_record::Record;
 use staging::Staged;
@@ -91,7 +91,11 @@ impl Engine {
         steps: &mut Steps<'_>,
     ) -> Result<Aim> {
         let using = store.using(commit)?;
-        let (_, snapshot) = store.load(&commit)?;
+        let (made, snapshot) = store.load(&commit)?;
+        if made.reason == CommitReason::Files {
+            let what = "has files and no memory; `infinijup files --at` copies them";
+            return Err(HistoryError::NotInSnapshot { commit: commit.short(), what }.into());
+        }
         // Made elsewhere, it is a foreign program: its owner may want it all the same, but nobody gives it to root's daemon.
         if !force || self.inner.user.uid == 0 {
             self.inner.sealer.check(&commit.to_string())?;

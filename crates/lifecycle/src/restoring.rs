@@ -4,20 +4,21 @@
 //! session is put back to that state, by the same stage; if that fails, too, the session sleeps there. A crash only means that all of it
 //! is done again, from the first step.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use api::SessionState;
 use cas_core::ObjectId;
-use history::UserStore;
-use session_record::Record;
-use workspace::{CaptureRequest, FilePolicy, Listing, PutBack};
+use history::{KeptFor, UserStore};
+use session_record::{Record, keep_files};
+use workspace::{AtWork, Listing, PutBack};
 
 use crate::effects::happened;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
 use crate::gpu::Wanted;
 use crate::pipeline::{Stage, Step, WayOut, Work};
-use crate::steps::{NoWatch, StepProgress, Steps};
+use crate::steps::{NoWatch, Steps};
 use crate::swap::{Safe, Swap};
 
 /// The stage.
@@ -92,8 +93,9 @@ fn put_files_back(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
         Safe { files: Some(files), .. } => files.clone(),
         Safe { commit, .. } => Listing::of_snapshot(store.store(), &store.load(commit)?.1)?,
     };
-    let (aim, _) = swap.going()?.ready()?;
-    for (path, reason) in engine.put_files_back(work.record, &store, &aim.files, &kept)? {
+    let going = swap.going()?;
+    let (aim, _) = going.ready()?;
+    for (path, reason) in engine.put_files_back(work.record, &store, &aim.files, &kept, &going.spared)? {
         work.steps.warn(format!("`{}` was left as it is: {reason}", path.display()));
     }
     Ok(())
@@ -137,6 +139,7 @@ impl Engine {
         store: &UserStore,
         to: &Listing,
         kept: &Listing,
+        spared: &BTreeSet<PathBuf>,
     ) -> Result<Vec<(PathBuf, String)>> {
         let places = self.habitat(record).places(record);
         let put_back = PutBack {
@@ -148,39 +151,18 @@ impl Engine {
             head: None,
             running: false,
             open: &[],
+            at_work: &AtWork::unknown(),
+            force: false,
+            spared,
         };
         let uncovered = put_back.uncovered(kept)?;
         if uncovered.is_empty() {
             return Ok(put_back.run(kept)?.kept);
         }
-        let mut all = self.keep_files(record, store, &uncovered)?;
+        let stages = &self.inner.stages;
+        let (_, mut all) = keep_files(record, &places, store, stages, &uncovered, KeptFor::Replaced)?;
         all.merge(kept.clone());
         Ok(put_back.run(&all)?.kept)
-    }
-
-    /// A commit of nothing but files, on a thread of its own, for what no other snapshot holds.
-    fn keep_files(&self, record: &Record, store: &UserStore, named: &[PathBuf]) -> Result<Listing> {
-        let places = self.habitat(record).places(record);
-        let staged = self.inner.stages.stage(0)?;
-        let session = store.write(&[])?;
-        let request = CaptureRequest {
-            user: &record.owner,
-            places: &places,
-            policy: &FilePolicy::None,
-            named,
-            staging: staged.files(),
-            parent: &Listing::default(),
-        };
-        let pending = workspace::begin(&request, &[])?;
-        let captured = pending.finish(&session, &StepProgress::new(&NoWatch, "store files"))?;
-        let snapshot = store.commit_files(
-            session,
-            &record.thread,
-            &record.owner,
-            &captured.workspace,
-            &captured.outside,
-        )?;
-        Ok(Listing::of_snapshot(store.store(), &snapshot)?)
     }
 
     /// The commit that says that the session went back. Its state is that of the target: nothing is stored twice.

@@ -5,6 +5,8 @@
 //! up again; if even that fails, the session is suspended at it. History only grows: a rollback is a commit with two
 //! parents, the state that was left and the one that was gone back to.
 
+use std::collections::BTreeSet;
+
 use api::{RollbackOutcome, RollbackRequest, SessionState, SnapshotRequest};
 use base::explain;
 use cas_core::ObjectId;
@@ -108,7 +110,7 @@ impl Engine {
         let wanted = Wanted { wish: None, force: request.force, ends: record.init.map(|init| init.pid) };
         let placed = self.place_gpus(record, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
 
-        let mut swap = Swap { going: Some(Going::to(aim, placed, request.files)), ..Swap::default() };
+        let mut swap = Swap { going: Some(Going::to(aim, placed, request.files, &files)), ..Swap::default() };
         let pipeline = match record.state {
             SessionState::Running if given_up.is_none() => {
                 let why =
@@ -145,6 +147,7 @@ impl Engine {
             automatic: swap.taking.and_then(|taking| taking.kept).map(|kept| kept.commit.to_string()),
             warnings: [files.warnings(), warnings].concat(),
             changed_by_others: files.changed_by_others.into_iter().map(Into::into).collect(),
+            spared: files.spared.into_iter().map(Into::into).collect(),
             closed_connections,
             steps,
         })
@@ -180,14 +183,14 @@ impl Engine {
             head: Some(&head),
             running: record.init.is_some(),
             open: &open,
+            at_work: &self.at_work(record, store)?,
+            force: request.force,
+            spared: &BTreeSet::new(),
         };
         let plan = put_back.plan()?;
         if !plan.blocked.is_empty() {
             let files = plan.blocked.iter().map(|file| format!("`{}` {}", file.path.display(), file.reason));
             return Err(LifecycleError::FilesInTheWay { commit: aim.commit.short(), files: files.collect() });
-        }
-        if !request.force && !plan.changed_by_others.is_empty() {
-            return Err(LifecycleError::FilesChanged { paths: plan.changed_by_others });
         }
         Ok(plan)
     }

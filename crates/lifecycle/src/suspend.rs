@@ -90,13 +90,13 @@ impl Engine {
         let store = self.inner.store.open()?;
         let aim = self.aim(&record, &store, head, 1, request.force, &mut steps)?;
         let back = RollbackRequest { force: request.force, ..RollbackRequest::to(head.to_string()) };
-        steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
+        let files = steps.run("check files", || self.plan_files(&record, &store, &aim, &back))?;
         let wish = request.gpus.clone().map(gpu_wish);
         let wanted = Wanted { wish: wish.as_ref(), force: request.force, ends: None };
         let placed = self.place_gpus(&record, &head.short(), aim.gpu.as_ref(), wanted)?;
         let mut swap = Swap {
             safe: Some(Safe { commit: head, files: Some(aim.files.clone()) }),
-            going: Some(Going::to(aim, placed, true)),
+            going: Some(Going::to(aim, placed, true, &files)),
             ..Swap::default()
         };
         Work::new(self, &mut record, steps).run(RESUME, &mut swap)?;

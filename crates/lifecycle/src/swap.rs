@@ -3,6 +3,7 @@
 //! All four are parts of one way: what runs is taken ([`Taking`]) and kept as a snapshot ([`Safe`]), its processes are ended, and others
 //! come in their place ([`Going`]). A snapshot stops after the first part, a suspend after the second; a resume is the last one alone.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use manifest::snapshot::NotCaptured;
 use sandbox::process::Identity;
 use session_record::journal::Phase;
 use staging::Staged;
-use workspace::{FilePolicy, Listing, Pending};
+use workspace::{FilePolicy, Listing, Pending, Plan};
 
 use crate::error::{LifecycleError, Result};
 use crate::ports::{Checkpointer, GpuPlan, OffGpu, Placed};
@@ -216,6 +217,8 @@ pub(crate) struct Going {
     pub(crate) commit: ObjectId,
     /// Whether files are put back with it.
     pub(crate) files: bool,
+    /// Files that stay as they are. After a crash nobody knows of them any more; they are in the snapshot of what was left.
+    pub(crate) spared: BTreeSet<PathBuf>,
     /// Found, laid out and checked beforehand; done again when it is missing.
     pub(crate) ready: Option<(Aim, Placed)>,
     /// The session's newest snapshot then.
@@ -224,13 +227,14 @@ pub(crate) struct Going {
 
 impl Going {
     /// To a state that was checked with the old processes running.
-    pub(crate) fn to(aim: Aim, placed: Placed, files: bool) -> Self {
-        Self { commit: aim.commit, files, ready: Some((aim, placed)), head: None }
+    pub(crate) fn to(aim: Aim, placed: Placed, files: bool, plan: &Plan) -> Self {
+        let spared = plan.spared.iter().cloned().collect();
+        Self { commit: aim.commit, files, spared, ready: Some((aim, placed)), head: None }
     }
 
     /// As the journal names it.
     pub(crate) fn found(commit: &str, files: bool) -> Result<Self> {
-        Ok(Self { commit: named(commit)?, files, ready: None, head: None })
+        Ok(Self { commit: named(commit)?, files, spared: BTreeSet::new(), ready: None, head: None })
     }
 
     pub(crate) fn ready(&self) -> Result<&(Aim, Placed)> {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use api::{CommitView, Commits, Diff, ThreadView, Variable};
+use api::{Commits, CopyOutOutcome, CopyOutRequest, SnapshotFiles, ThreadView};
 use cas_core::ObjectId;
 use history::{Families, UserStore};
 use session_record::Record;
@@ -42,28 +42,19 @@ impl Engine {
         Ok(Commits { commits: store.commits(heads, request.limit)?, threads })
     }
 
-    /// One snapshot.
-    pub fn commit(&self, which: &str) -> Result<CommitView> {
-        let store = self.inner.store.open()?;
-        Ok(store.commit_view(store.resolve(which)?)?)
+    /// Looks into the store: at a snapshot, at what lies between two, at what went with one.
+    pub fn look<T>(&self, look: impl FnOnce(&UserStore) -> history::Result<T>) -> Result<T> {
+        Ok(look(&self.inner.store.open()?)?)
     }
 
-    /// The document that went with a snapshot.
-    pub fn notebook(&self, which: &str) -> Result<Vec<u8>> {
-        let store = self.inner.store.open()?;
-        Ok(store.notebook(&store.resolve(which)?)?)
+    /// The files of a snapshot, the first `limit` of them.
+    pub fn snapshot_files(&self, which: &str, limit: usize) -> Result<SnapshotFiles> {
+        Ok(session_record::snapshot_files(&self.inner.store.open()?, which, limit)?)
     }
 
-    /// The variables that a kernel had at a snapshot.
-    pub fn variables(&self, which: &str) -> Result<Vec<Variable>> {
-        let store = self.inner.store.open()?;
-        Ok(store.variables(&store.resolve(which)?)?)
-    }
-
-    /// What changed between two snapshots.
-    pub fn diff(&self, a: &str, b: &str) -> Result<Diff> {
-        let store = self.inner.store.open()?;
-        Ok(store.diff(&store.resolve(a)?, &store.resolve(b)?)?)
+    /// Copies files of a snapshot into a directory.
+    pub fn copy_out(&self, which: &str, request: &CopyOutRequest) -> Result<CopyOutOutcome> {
+        Ok(session_record::copy_out(&self.inner.store.open()?, &self.inner.user, which, request)?)
     }
 
     /// The threads that a session's own is connected with.

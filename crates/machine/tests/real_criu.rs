@@ -117,7 +117,7 @@ impl World {
     fn end(&self, names: &[&str]) {
         for name in names {
             self.engine.stop(name, StopRequest { grace_ms: Some(5000) }).unwrap();
-            self.engine.remove(name).unwrap();
+            self.engine.remove(name, false).unwrap();
         }
         let left = sandbox::leftover_mounts(self.home.path()).unwrap();
         assert!(left.is_empty(), "mounts are left: {left:?}");

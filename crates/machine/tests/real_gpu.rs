@@ -343,7 +343,7 @@ impl World {
     fn end(&self, names: &[&str]) {
         for name in names {
             self.engine.stop(name, StopRequest { grace_ms: Some(5000) }).unwrap();
-            self.engine.remove(name).unwrap();
+            self.engine.remove(name, false).unwrap();
         }
         let begun = Instant::now();
         while self.held() != 0 {

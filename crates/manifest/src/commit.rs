@@ -224,13 +224,18 @@ reasons! {
     Suspend = "suspend",
     /// A branch was made of a running session.
     Branch = "branch",
+    /// Files that were about to be replaced or removed, and nothing else.
+    Files = "files",
 }
 
 impl CommitReason {
     /// Whether nobody asked for it. Automatic snapshots are the first that a retention policy lets go. One that we do not
     /// know is not automatic: it is kept.
     pub fn is_automatic(&self) -> bool {
-        !matches!(self, Self::Manual | Self::Rollback | Self::Suspend | Self::Branch | Self::Other(_))
+        !matches!(
+            self,
+            Self::Manual | Self::Rollback | Self::Suspend | Self::Branch | Self::Files | Self::Other(_)
+        )
     }
 }
 

@@ -6,6 +6,7 @@ use base::IoError;
 use history::HistoryError;
 use sandbox::SandboxError;
 use staging::StagingError;
+use workspace::WorkspaceError;
 
 /// The result of most calls here.
 pub type Result<T, E = RecordError> = std::result::Result<T, E>;
@@ -51,6 +52,15 @@ pub enum RecordError {
     /// The history that sessions have.
     #[error(transparent)]
     History(#[from] HistoryError),
+    /// A file that no snapshot has could not be put into one.
+    #[error("`{}` is in no snapshot, and cannot be read to be kept in one", path.display())]
+    NotKept {
+        /// As the session sees it.
+        path: PathBuf,
+    },
+    /// The files of a session.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     /// What is mounted.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),

@@ -14,9 +14,10 @@
 //! | `journal` | what is under way |
 //! | `locks` | who is at it now: one operation at a time |
 //! | `place`, `files` | where everything is, and how files get there that are a user's |
-//! | `events` | what happened to sessions, for those who listen |
+//! | `events`, `watch` | what happened to sessions, for those who listen, and how far an operation is |
 //! | `json` | small files that are the old one or the new one |
-//! | `section` | what goes into a snapshot |
+//! | `kept_files` | files that no snapshot has, before they go |
+//! | `section`, `snapshot_files` | what goes into a snapshot, and the files that come out of one |
 //! | `view`, `words` | a record in the words of the wire |
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ pub mod files;
 mod habitat;
 pub mod journal;
 mod json;
+mod kept_files;
 pub mod locks;
 mod notes;
 pub mod place;
@@ -34,15 +36,19 @@ mod record;
 mod records;
 mod section;
 mod session;
+mod snapshot_files;
 mod view;
+pub mod watch;
 pub mod words;
 
 pub use error::{RecordError, Result};
 pub use habitat::HabitatKind;
 pub use json::write_json;
+pub use kept_files::{keep_files, keep_loose_files, loose_files};
 pub use notes::Notes;
 pub use record::{KernelRecord, OriginRecord, Record};
 pub use records::{Writers, read_records};
 pub use section::{KernelPorts, SessionSection};
 pub use session::{GpuWish, SessionId};
+pub use snapshot_files::{copy_out, snapshot_files};
 pub use view::session_view;

@@ -68,6 +68,9 @@ pub struct OriginRecord {
     pub session: SessionId,
     /// The snapshot of it.
     pub commit: String,
+    /// When the branch's own files were made.
+    #[serde(default)]
+    pub files_made: Option<Timestamp>,
 }
 
 /// Everything that must be known to look after a session. A habitat reads and writes what is its own of it: where processes are, who they

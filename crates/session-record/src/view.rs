@@ -43,5 +43,6 @@ pub fn session_view(record: &Record) -> SessionView {
         operation: None,
         activity: None,
         mark: record.notes.mark.clone(),
+        kept_files: None,
     }
 }

@@ -75,6 +75,11 @@ impl Facts {
             && entry.ctime == Some(self.ctime)
     }
 
+    /// Whether it is the same file, and nothing was written to it in between.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        (self.ino, self.size, self.ctime) == (other.ino, other.size, other.ctime)
+    }
+
     /// An entry with these attributes.
     pub(crate) fn entry(&self, name: FileName, node: Node) -> Entry {
         let mut entry = Entry::new(name, node);
@@ -93,6 +98,11 @@ const FACTS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 /// What a handle is of.
 pub(crate) fn facts_of(handle: impl AsFd) -> io::Result<Facts> {
     Ok(rustix::fs::statx(handle, c"", AtFlags::EMPTY_PATH, FACTS)?.into())
+}
+
+/// What a name in a directory is of; a link is a link.
+pub(crate) fn facts_at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Facts> {
+    Ok(rustix::fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, FACTS)?.into())
 }
 
 /// What `/proc/PID/fd/N` is of: the one kind of link that is meant to be followed.

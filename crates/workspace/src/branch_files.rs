@@ -16,16 +16,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use base::io_error;
 use cas_core::Store;
-use manifest::tree::Time;
 use manifest::{Entry, Node};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use sandbox::User;
 
 use super::access::{Bases, Facts, facts_of, open_directory};
+use super::authors::time;
 use super::capture::companions_of;
 use super::copy::{Wanted, begins_with, copy_tree};
 use super::listing::{Listing, content};
@@ -164,9 +164,7 @@ impl BranchFiles<'_> {
 
     /// Made after the snapshot, which has the whole directory.
     fn is_late(&self, path: &Path, facts: &Facts) -> bool {
-        let since = self.taken.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-        let taken = Time { seconds, nanoseconds: since.subsec_nanos() };
+        let taken = time(self.taken);
         self.from.whole_tree
             && facts.is_file()
             && !self.from.entries.contains_key(path)

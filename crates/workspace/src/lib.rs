@@ -25,27 +25,36 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod authors;
 mod branch_files;
 mod build;
 mod capture;
 mod copy;
+mod copy_out;
 mod error;
 mod listing;
+mod loose;
 mod open_files;
 mod patterns;
+mod pending;
 mod plan;
 mod policy;
 mod put_back;
 mod stage;
+mod taking;
 #[cfg(test)]
 mod testing;
 mod walk;
 
+pub use authors::{AtWork, Author};
 pub use branch_files::{BranchFiles, BranchFilesMade, remove as remove_branch_files};
-pub use capture::{CaptureRequest, Captured, Pending, begin};
+pub use capture::{Ahead, CaptureRequest, Captured, ahead, begin};
+pub use copy_out::{CopiedOut, CopyOut};
 pub use error::{Result, WorkspaceError};
 pub use listing::Listing;
+pub use loose::{LooseFile, loose_files};
 pub use open_files::OpenFile;
+pub use pending::Pending;
 pub use plan::{Blocked, Plan, some_of};
 pub use policy::FilePolicy;
 pub use put_back::{PutBack, PutBackDone};

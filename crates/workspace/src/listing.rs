@@ -1,6 +1,6 @@
 //! What a snapshot knows of files, by path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -23,6 +23,8 @@ pub struct Listing {
     pub not_captured: Vec<PathBuf>,
     /// Whether everything in the workspace was to be captured.
     pub whole_tree: bool,
+    /// The files of the workspace that processes had open, if that was written down.
+    pub open: Option<BTreeSet<PathBuf>>,
 }
 
 impl Listing {
@@ -56,6 +58,10 @@ impl Listing {
             let inside = section.not_captured.iter().map(|item| root.join(to_path(item.path.as_bytes())));
             listing.not_captured.extend(inside);
             listing.whole_tree = section.policy == WorkspacePolicy::Tree;
+            listing.open = section
+                .open
+                .as_ref()
+                .map(|open| open.iter().map(|below| root.join(to_path(below.as_bytes()))).collect());
         }
         Ok(listing)
     }
@@ -104,6 +110,11 @@ impl Listing {
     pub fn files(&self) -> impl Iterator<Item = (&Path, &Entry)> {
         let is_file = |(_, entry): &(&PathBuf, &Entry)| matches!(entry.node, Node::File { .. });
         self.entries.iter().filter(is_file).map(|(path, entry)| (path.as_path(), entry))
+    }
+
+    /// Whether a restore of the processes may fail without this file as it was.
+    pub(crate) fn needs(&self, path: &Path) -> bool {
+        self.open.as_ref().is_none_or(|open| open.contains(path))
     }
 
     /// Whether a path, or a directory that it is in, was left out on purpose.

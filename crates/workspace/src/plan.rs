@@ -12,6 +12,7 @@ use manifest::{BlobRef, Entry, Node};
 use rustix::fs::OFlags;
 
 use super::access::{Bases, Facts, kind_name, reason};
+use super::authors::Author;
 use super::capture::{COMPANIONS, companions_of};
 use super::listing::content;
 use super::patterns::Patterns;
@@ -41,6 +42,8 @@ pub struct Plan {
     pub changed_by_others: Vec<PathBuf>,
     /// Files to be overwritten that changed since then, by the session or by somebody else: that cannot be told.
     pub unclear: Vec<PathBuf>,
+    /// Files of the workspace that are left as they are now, because somebody else has made them so and no process needs them as they were.
+    pub spared: Vec<PathBuf>,
     /// Files that a restore needs as they were, and that cannot be put back: it would fail.
     pub blocked: Vec<Blocked>,
 }
@@ -67,14 +70,14 @@ impl Plan {
             COMPANIONS.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
         };
         let removed: Vec<&PathBuf> = self.remove.iter().filter(|path| !is_companion(path)).collect();
-        let unclear: Vec<&PathBuf> = self.unclear.iter().collect();
         [
-            (unclear, "changed since the last snapshot, while the session did not have them open; put back"),
-            (removed, "newer than the snapshot; taken away"),
+            (self.unclear.iter().collect(), "put back, though somebody else may have changed them; the automatic snapshot has them as they were"),
+            (removed, "newer than the snapshot and taken away; the automatic snapshot has them"),
+            (self.spared.iter().collect(), "left as they are, because somebody else changed them"),
         ]
         .into_iter()
-        .filter(|(paths, _)| !paths.is_empty())
-        .map(|(paths, what)| format!("{what}, the automatic snapshot has them: {}", some_of(&paths)))
+        .filter(|(paths, _): &(Vec<&PathBuf>, _)| !paths.is_empty())
+        .map(|(paths, what)| format!("{what}: {}", some_of(&paths)))
         .collect()
     }
 }
@@ -118,6 +121,9 @@ impl<'a> PutBack<'a> {
                 Action::Nothing => plan.unchanged += 1,
                 Action::Create => plan.create.push(step.path.to_owned()),
                 Action::Blocked(reason) => plan.blocked.push(Blocked { path: step.path.to_owned(), reason }),
+                Action::Write(facts) if self.spares(step.path, &facts) => {
+                    plan.spared.push(step.path.to_owned())
+                }
                 Action::Write(facts) => {
                     plan.write.push(step.path.to_owned());
                     written.push((step.path, step.spot, facts));
@@ -126,6 +132,10 @@ impl<'a> PutBack<'a> {
         }
         self.blame(written, &mut plan)?;
         for (path, _, facts) in self.strangers()? {
+            if self.spares(&path, &facts) {
+                plan.spared.push(path);
+                continue;
+            }
             if self.running && facts.uid != self.user.uid {
                 plan.changed_by_others.push(path.clone());
             }
@@ -148,7 +158,7 @@ impl<'a> PutBack<'a> {
             Ok(steps.iter().map(|step| bases.facts(&step.spot)).collect())
         })?
         .map_err(io_error("open", "/"))?;
-        for (step, seen) in steps.iter_mut().zip(seen) {
+        for (step, seen) in steps.iter_mut().zip(seen).filter(|(step, _)| !self.spared.contains(step.path)) {
             step.action = first_look(step.entry, seen);
         }
         // The same size says nothing about the bytes.
@@ -193,11 +203,24 @@ impl<'a> PutBack<'a> {
         Ok(same)
     }
 
-    /// Who changed the files that will be overwritten, since the last snapshot. The kernel does not say who wrote, so this
-    /// goes by what can be seen. What the session has open for writing is its own doing, unless none of its descriptors is
-    /// where the file now ends: then it was not the last to write. What it does not have open is somebody else's; but
-    /// where the whole directory belongs to the session, opening, writing and closing files there is what its programs do
-    /// all the time.
+    /// Whether a file of the workspace stays as it is now: a document that an editor looks after, or something that somebody else has
+    /// written. Not if processes of the snapshot had it open, or those of now write to it.
+    fn spares(&self, path: &Path, facts: &Facts) -> bool {
+        let is_needed = || {
+            self.to.needs(path)
+                || self.open.iter().any(|file| file.written && !file.deleted && file.path == path)
+        };
+        let is_document = || path.extension().is_some_and(|extension| extension == "ipynb");
+        !self.force
+            && self.to.whole_tree
+            && self.places.in_workspace(path)
+            && (is_document() || self.at_work.author(facts.ctime) == Author::Others)
+            && !is_needed()
+    }
+
+    /// Who changed the files that will be overwritten, since the last snapshot. What the session has open for writing is its own doing,
+    /// unless none of its descriptors is where the file now ends: then it was not the last to write. Of what it does not have open, the
+    /// times tell ([`super::AtWork`]); where they do not, what is in a directory that belongs to the session may be its own.
     fn blame(&self, written: Vec<(&Path, Spot, Facts)>, plan: &mut Plan) -> Result<()> {
         let open =
             |path: &Path| self.open.iter().find(|file| file.written && !file.deleted && file.path == path);
@@ -205,11 +228,18 @@ impl<'a> PutBack<'a> {
         let mut doubtful = Vec::new();
         for (path, spot, facts) in written {
             let known = head.entries.get(path);
-            let own = open(path).is_some_and(|file| file.own_end);
+            let author = self.at_work.author(facts.ctime);
+            let own = match open(path) {
+                Some(file) => file.own_end,
+                None => author == Author::Session,
+            };
             if !own && !known.is_some_and(|entry| facts.unchanged_since(entry)) {
                 let its_place = self.to.whole_tree && self.places.in_workspace(path);
-                let may_be_own =
-                    self.running && its_place && facts.uid == self.user.uid && open(path).is_none();
+                let may_be_own = self.running
+                    && its_place
+                    && author != Author::Others
+                    && facts.uid == self.user.uid
+                    && open(path).is_none();
                 doubtful.push((path, spot, known.and_then(content), may_be_own));
             }
         }
@@ -268,7 +298,7 @@ impl<'a> PutBack<'a> {
             let path = self.workspace_path().join(&seen.path);
             let known = self.to.entries.contains_key(&path) || self.to.left_out(&path);
             let listed = strangers.iter().any(|(stranger, ..)| *stranger == path);
-            if seen.facts.is_file() && !known && !listed {
+            if seen.facts.is_file() && !known && !listed && !self.spared.contains(&path) {
                 let spot = Spot { base: Base::Workspace, below: seen.path };
                 strangers.push((path, spot, seen.facts));
             }

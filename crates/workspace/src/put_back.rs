@@ -7,6 +7,7 @@
 //! Nothing is overwritten or removed that the automatic snapshot does not have. The user's thread opens, changes modes and
 //! removes; root reads the store, which is closed to the user, and writes through the handle.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -26,7 +27,7 @@ use super::access::{Bases, Facts, make_directory, reason};
 use super::listing::{Listing, content};
 use super::open_files::OpenFile;
 use super::plan::{Action, BATCH, Step};
-use super::{Places, Spot};
+use super::{AtWork, Places, Spot};
 use crate::error::{Result, WorkspaceError};
 use crate::policy::FilePolicy;
 
@@ -51,6 +52,12 @@ pub struct PutBack<'a> {
     pub running: bool,
     /// What the session has open now.
     pub open: &'a [OpenFile],
+    /// When the session was at work: what changed then is its own.
+    pub at_work: &'a AtWork,
+    /// Everything goes back, whoever changed it.
+    pub force: bool,
+    /// What a plan found to be somebody else's: these stay as they are.
+    pub spared: &'a BTreeSet<PathBuf>,
 }
 
 /// What was done.
@@ -308,7 +315,7 @@ impl Writer<'_> {
 }
 
 /// Mode and time, last: until then no later look takes the file for unchanged.
-fn finish(file: &File, entry: &Entry) -> io::Result<()> {
+pub(super) fn finish(file: &File, entry: &Entry) -> io::Result<()> {
     let outcome = rustix::fs::fchmod(file, Mode::from_raw_mode(entry.mode));
     let Time { seconds, nanoseconds } = entry.mtime;
     let times = Timestamps {

@@ -1,5 +1,6 @@
 //! For the tests of this module: a home with a store, and a user whose rights are not ours.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -13,10 +14,13 @@ use cas_core::{OpenOptions, Store};
 use manifest::Entry;
 use sandbox::User;
 
-use super::capture::{CaptureRequest, Captured, begin};
+use super::capture::{CaptureRequest, Captured, ahead, begin};
 use super::listing::{Listing, content};
-use super::{Places, PutBack};
+use super::{AtWork, Pending, Places, PutBack};
 use crate::policy::FilePolicy;
+
+static UNKNOWN: AtWork = AtWork::unknown();
+static NOTHING: BTreeSet<PathBuf> = BTreeSet::new();
 
 /// A number that nobody has.
 const NOBODY: u32 = 234_567;
@@ -102,8 +106,14 @@ impl Home {
             staging: &staging,
             parent,
         };
-        let pending = begin(&request, pids).unwrap();
+        let ahead = ahead(&request).unwrap();
+        let pending = begin(&request, ahead, pids).unwrap();
         assert_eq!(fs::read_dir(&staging).unwrap().count(), 0, "staging has no names");
+        self.store_pending(pending)
+    }
+
+    /// The last part of a capture.
+    pub(crate) fn store_pending(&self, pending: Pending) -> (Captured, Listing) {
         let transaction = self.store.write(&[]).unwrap();
         let captured = pending.finish(&transaction, &Silent).unwrap();
         transaction.commit(&[]).unwrap();
@@ -132,6 +142,9 @@ impl Home {
             head: None,
             running: true,
             open: &[],
+            at_work: &UNKNOWN,
+            force: false,
+            spared: &NOTHING,
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, Mode, OFlags};
 
-use super::access::{Facts, facts_of, open_below, reason};
+use super::access::{Facts, facts_at, facts_of, open_below, reason};
 use super::listing::MAX_DEPTH;
 use super::patterns::Patterns;
 
@@ -54,9 +54,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, patterns: &Patterns) -> io::Result<Walk
             walked.left_out.push((path, format!("beyond {MAX_NAMES} names")));
             break;
         }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let facts = match open_below(handle.as_fd(), Path::new(name), flags, Mode::empty()).and_then(facts_of)
-        {
+        let facts = match facts_at(handle.as_fd(), name) {
             Ok(facts) => facts,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {

@@ -57,6 +57,7 @@ JobKind: TypeAlias = Literal[
     "restore",
     "forget",
     "gc",
+    "copy_out",
 ]
 
 
@@ -243,6 +244,38 @@ class Commits(_CommitsAlways, total=False):
 
     # With `family=true`: the threads that these commits are on; none otherwise.
     threads: list[ThreadView]
+
+
+class CopiedFile(TypedDict):
+    """A file that was copied."""
+
+    # Its path inside the session.
+    path: Text
+    # Where it is now.
+    to: Text
+
+
+class CopyOutOutcome(TypedDict):
+    """Files of a snapshot were copied."""
+
+    # Each with where it is now.
+    written: list[CopiedFile]
+    # What could not be copied.
+    skipped: list[Uncaptured]
+
+
+class _CopyOutRequestAlways(TypedDict):
+    """What is always there."""
+
+    # A directory that is there, absolute. Nothing in it is overwritten: a file whose name is taken gets a number.
+    to: Text
+
+
+class CopyOutRequest(_CopyOutRequestAlways, total=False):
+    """`POST /v1/commits/{id}/files`."""
+
+    # Which files, by their paths inside the session; all if none is named.
+    paths: list[Text]
 
 
 class _DaemonViewAlways(TypedDict):
@@ -437,6 +470,15 @@ class FileDiff(_FileDiffAlways, total=False):
     after_bytes: int | None
 
 
+class FileNote(TypedDict):
+    """A file."""
+
+    # Its path inside the session.
+    path: Text
+    # How large it is.
+    bytes: int
+
+
 class _FindingAlways(TypedDict):
     """What is always there."""
 
@@ -544,6 +586,15 @@ class KeptCommit(TypedDict):
     reason: str
 
 
+class KeptFiles(TypedDict):
+    """Files that no snapshot had are in one now."""
+
+    # The snapshot, which has these files and nothing else.
+    commit: str
+    # The files.
+    files: list[FileNote]
+
+
 class _KernelViewAlways(TypedDict):
     """What is always there."""
 
@@ -647,7 +698,7 @@ class _RollbackOutcomeAlways(TypedDict):
 
     # The snapshot it is at now.
     commit: str
-    # Files that somebody else had changed; they were overwritten, and are in `automatic`.
+    # Files that somebody else had changed and that the processes need as they were; they were overwritten, and are in `automatic`.
     changed_by_others: list[Text]
     # Connections that could not be kept.
     closed_connections: list[str]
@@ -660,6 +711,8 @@ class RollbackOutcome(_RollbackOutcomeAlways, total=False):
 
     # The snapshot of how it was before; `null` if it had no processes.
     automatic: str | None
+    # Files that somebody else had changed and that nobody needs as they were: they were left as they are.
+    spared: list[Text]
     # What else should be known.
     warnings: list[str]
 
@@ -682,6 +735,17 @@ class RollbackRequest(_RollbackRequestAlways, total=False):
     note: str | None
     # The document as it is in the editor, for the automatic snapshot of what is left.
     notebook: str | None
+
+
+class SessionFiles(TypedDict):
+    """The answer of `GET /v1/sessions/{id}/files`."""
+
+    # Where the files of its workspace are, as they can be opened from outside.
+    directory: Text
+    # Whether they are its own: a branch has copies, any other session works in the directory that it was started in.
+    own: bool
+    # Those of a branch that are in no snapshot.
+    loose: list[FileNote]
 
 
 class SessionPatch(TypedDict, total=False):
@@ -776,6 +840,8 @@ class SessionView(_SessionViewAlways, total=False):
     activity: Activity | None
     # What its next snapshot will be labelled.
     mark: str | None
+    # In the answer to a removal: its files that were in no snapshot, and are in one now.
+    kept_files: KeptFiles | None
 
 
 class Sessions(TypedDict):
@@ -797,6 +863,17 @@ class SignalRequest(_SignalRequestAlways, total=False):
 
     # To the process group of the main command, not to its process alone.
     group: bool
+
+
+class SnapshotFiles(TypedDict):
+    """The answer of `GET /v1/commits/{id}/files`."""
+
+    # The files whose content it has, by path; the first so many that were asked for.
+    files: list[FileNote]
+    # How many there are.
+    count: int
+    # How many bytes all of them have.
+    bytes: int
 
 
 class _SnapshotOutcomeAlways(TypedDict):
@@ -1191,6 +1268,12 @@ class JobResultGc(GcOutcome):
     type: Literal["gc"]
 
 
+class JobResultCopyOut(CopyOutOutcome):
+    """After `copy_out`."""
+
+    type: Literal["copy_out"]
+
+
 # What came of a job.
 JobResult: TypeAlias = (
     JobResultSession
@@ -1203,6 +1286,7 @@ JobResult: TypeAlias = (
     | JobResultRestore
     | JobResultForget
     | JobResultGc
+    | JobResultCopyOut
 )
 
 

@@ -28,8 +28,8 @@ pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, Kernelspec
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs, SetupGpuArgs};
 pub(crate) use prune::{ForgetArgs, GcArgs};
 pub(crate) use session::{
-    BranchArgs, ExecArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs, SnapshotArgs, StopArgs,
-    SuspendArgs,
+    BranchArgs, ExecArgs, FilesArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs, SnapshotArgs,
+    StopArgs, SuspendArgs,
 };
 pub(crate) use start::{
     FileOptions, FilesChoice, KernelCommand, KernelStartArgs, NetworkChoice, RunArgs, StartOptions,
@@ -131,6 +131,7 @@ pub(crate) enum OnlineCommand {
     Restart(RestartArgs),
     Signal(SignalArgs),
     Rm(RmArgs),
+    Files(FilesArgs),
     Logs(LogsArgs),
     Exec(ExecArgs),
     Attach(AttachArgs),

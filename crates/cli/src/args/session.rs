@@ -1,6 +1,7 @@
 //! What can be done with a session that is there.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use api::GpuWish;
 use clap::Args;
@@ -61,8 +62,8 @@ pub(crate) struct SnapshotArgs {
 #[command(
     long_about = format!("Put a session back to a snapshot: its memory, its processes and its files.
 
-How it is now is kept as an automatic snapshot first. If somebody else changed files that would be overwritten, they are named \
-and you are asked; without a terminal the rollback is refused unless --force is given.\n\n{SNAPSHOTS}"),
+How it is now is kept as an automatic snapshot first. Files that somebody else changed stay as they are, unless the processes need them as \
+they were; with --force all of them go back.\n\n{SNAPSHOTS}"),
     after_help = "Example:
   infinijup rollback analysis good
   infinijup rollback analysis analysis~1 --force"
@@ -121,8 +122,8 @@ pub(crate) struct SuspendArgs {
 /// Bring a suspended session back.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Bring a suspended session back, as it was, with its files. If somebody else changed these meanwhile, they are \
-named and you are asked; without a terminal that is refused unless --force is given.",
+    long_about = "Bring a suspended session back, as it was, with its files. What somebody else changed meanwhile stays, unless the \
+processes need it as it was; then it is kept in a snapshot of its own first.",
     after_help = "Example:
   infinijup resume analysis
   infinijup resume analysis --gpus 1"
@@ -156,6 +157,8 @@ pub(crate) struct StopArgs {
 }
 
 /// Forget sessions that have ended; their snapshots stay.
+///
+/// A branch has files of its own. Those that no snapshot has are kept in a last one, from which `infinijup files` copies them.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   infinijup rm analysis
@@ -164,6 +167,30 @@ pub(crate) struct RmArgs {
     /// The sessions
     #[arg(value_name = "SESSION", required = true, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) sessions: Vec<String>,
+    /// Do not keep files that no snapshot has
+    #[arg(long)]
+    pub(crate) discard_files: bool,
+}
+
+/// Say where a session's files are, or copy files out of a snapshot.
+///
+/// Of a branch, whose files are its own, those that no snapshot has are listed. With --at it is about the files of a snapshot instead: they are
+/// listed, or copied with --to. Nothing is overwritten by that: a file whose name is taken gets a number.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  infinijup files idea
+  infinijup files --at idea~1
+  infinijup files --at idea~1 --to ~/found results.csv")]
+pub(crate) struct FilesArgs {
+    /// The session; with --at, the files that are wanted: full paths, or the last part of one
+    #[arg(value_name = "NAME", required_unless_present = "at", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) names: Vec<String>,
+    /// A snapshot: an id or the beginning of one, a tag, a session; ~N for the Nth before it
+    #[arg(long, value_name = "SNAPSHOT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) at: Option<String>,
+    /// A directory to copy them into
+    #[arg(long, value_name = "DIR", requires = "at")]
+    pub(crate) to: Option<PathBuf>,
 }
 
 /// Print what a session's processes wrote.

@@ -167,6 +167,7 @@ fn files_are_told_by_path() {
             policy: WorkspacePolicy::Tree,
             root: root.into(),
             tree: Some((tree(&store, files), 0)),
+            open: None,
             not_captured: Vec::new(),
         };
         Snapshot::new(vec![section.to_section().unwrap()]).unwrap()

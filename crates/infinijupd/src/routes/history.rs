@@ -50,7 +50,7 @@ pub(crate) async fn diff(State(app): State<App>, Params(Two { a, b }): Params<Tw
 }
 
 /// A snapshot in a path.
-pub(crate) struct Which(String);
+pub(crate) struct Which(pub(super) String);
 
 impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Which {
     type Rejection = Failure;

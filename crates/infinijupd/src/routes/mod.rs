@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 pub(crate) mod control;
+pub(crate) mod files;
 pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod log;
@@ -45,6 +46,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/commits/{id}", get(history::commit))
         .route("/v1/commits/{id}/notebook", get(history::notebook))
         .route("/v1/commits/{id}/variables", get(history::variables))
+        .route("/v1/commits/{id}/files", get(files::of_snapshot).post(files::copy_out))
         .route("/v1/tags", post(history::tag))
         .route("/v1/tags/{*name}", delete(history::untag))
         .route("/v1/forget", post(history::forget))
@@ -53,6 +55,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/sessions", get(sessions::list).post(sessions::start))
         .route("/v1/sessions/{id}", get(sessions::show).patch(control::change).delete(sessions::remove))
         .route("/v1/sessions/{id}/history", get(sessions::history))
+        .route("/v1/sessions/{id}/files", get(files::of_session))
         .route("/v1/sessions/{id}/log", get(log::log))
         .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot))
         .route("/v1/sessions/{id}/rollback", post(sessions::rollback))

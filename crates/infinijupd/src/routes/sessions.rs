@@ -184,9 +184,17 @@ pub(crate) async fn stop(
     to_session(&app, id, wait, ToSession::Stop(request)).await
 }
 
+/// What becomes of files of its own.
+#[derive(Clone, Copy, Deserialize, utoipa::IntoParams)]
+pub(crate) struct Discard {
+    /// Those that no snapshot has are lost; otherwise they are kept in a last one.
+    #[serde(default)]
+    discard_files: bool,
+}
+
 /// Forgets a session that has no processes. Its snapshots stay.
 #[utoipa::path(
-    delete, path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path), Wait),
+    delete, path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path), Wait, Discard),
     responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
         (status = "default", body = ErrorBody)),
 )]
@@ -194,8 +202,9 @@ pub(crate) async fn remove(
     State(app): State<App>,
     Id(id): Id,
     Params(wait): Params<Wait>,
+    Params(Discard { discard_files }): Params<Discard>,
 ) -> Outcome<Response> {
-    to_session(&app, id, wait, ToSession::Remove).await
+    to_session(&app, id, wait, ToSession::Remove { discard_files }).await
 }
 
 /// Runs a command inside a session.

@@ -7,11 +7,12 @@ use std::sync::{Condvar, Mutex};
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
-    Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest, FilePolicy, ForgetOutcome, ForgetRequest,
-    GcOutcome, Network, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
-    RollbackRequest, SessionPatch, SessionPolicy, SessionState, SessionView, Signal, SignalRequest,
+    CopiedFile, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
+    FileNote, FilePolicy, ForgetOutcome, ForgetRequest, GcOutcome, KeptFiles, Network, RestartRequest,
+    RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles,
+    SessionPatch, SessionPolicy, SessionState, SessionView, Signal, SignalRequest, SnapshotFiles,
     SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest,
-    Variable, Version,
+    Text, Variable, Version,
 };
 use lifecycle::{Asked, Did, Errand, LifecycleError, SessionId};
 use serde_json::Value;
@@ -80,6 +81,7 @@ impl Double {
             operation: None,
             activity: None,
             mark: None,
+            kept_files: None,
         };
         sessions.push(view.clone());
         view
@@ -259,6 +261,7 @@ impl Backend for Double {
             commit: request.to,
             automatic: None,
             changed_by_others: Vec::new(),
+            spared: Vec::new(),
             closed_connections: Vec::new(),
             warnings: Vec::new(),
             steps: Vec::new(),
@@ -317,8 +320,27 @@ impl Backend for Double {
         Ok(session.clone())
     }
 
-    fn remove(&self, which: &str, _: &dyn Progress) -> Outcome<SessionView> {
-        self.session(which)
+    fn remove(&self, which: &str, discard_files: bool, _: &dyn Progress) -> Outcome<SessionView> {
+        let file = FileNote { path: "/home/ada/new.csv".into(), bytes: 5 };
+        let kept = KeptFiles { commit: "f".repeat(64), files: vec![file] };
+        Ok(SessionView { kept_files: (!discard_files).then_some(kept), ..self.session(which)? })
+    }
+
+    fn loose_files(&self, which: &str) -> Outcome<SessionFiles> {
+        Ok(SessionFiles { directory: self.session(which)?.cwd, own: true, loose: Vec::new() })
+    }
+
+    fn snapshot_files(&self, _: &str, limit: usize) -> Outcome<SnapshotFiles> {
+        let file = FileNote { path: "/home/ada/new.csv".into(), bytes: 5 };
+        Ok(SnapshotFiles { files: vec![file; limit.min(2)], count: 2, bytes: 10 })
+    }
+
+    fn copy_out(&self, _: &str, request: CopyOutRequest, _: &dyn Progress) -> Outcome<CopyOutOutcome> {
+        let copied = |path: Text| CopiedFile { to: request.to.clone(), path };
+        Ok(CopyOutOutcome {
+            written: request.paths.iter().cloned().map(copied).collect(),
+            skipped: Vec::new(),
+        })
     }
 
     fn exec(&self, _: &str, request: ExecRequest, _: &dyn Progress) -> Outcome<ExecOutcome> {

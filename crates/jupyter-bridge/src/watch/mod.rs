@@ -6,6 +6,7 @@
 
 mod desk;
 mod seen;
+mod work;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -21,6 +22,7 @@ use crate::error::Result;
 pub use desk::Asked;
 use desk::{Desk, Verdict};
 pub use seen::{Activity, Seen};
+pub use work::WorkTimes;
 
 /// The type of what a kernel is told.
 const REPLY: &str = "infinijup_reply";

@@ -1,9 +1,10 @@
 //! What was seen of one kernel, and whether everybody knows.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 
+use super::work::WorkTimes;
 use crate::client::{Doing, Status};
 
 /// What changes more often than this is told with a delay: cells can be short.
@@ -31,6 +32,8 @@ pub struct Seen {
     pub since: Instant,
     /// Changes when the user's code ran.
     pub runs: u64,
+    /// When it was at work.
+    pub work: WorkTimes,
     told: Option<Instant>,
     /// Something is not told yet.
     untold: bool,
@@ -39,12 +42,14 @@ pub struct Seen {
 impl Seen {
     pub(super) fn new() -> Self {
         let activity = Activity { doing: Doing::Unknown, since: Timestamp::now(), number: None, cell: None };
-        Self { activity, since: Instant::now(), runs: 0, told: None, untold: false }
+        let work = WorkTimes::from(SystemTime::now());
+        Self { activity, since: Instant::now(), runs: 0, work, told: None, untold: false }
     }
 
     /// Notes what the kernel does now; whether that is to be told at once. It counts as told then.
     pub(super) fn note(&mut self, status: &Status, now: Instant) -> bool {
         self.runs = status.runs;
+        self.work.note(status.doing, SystemTime::now());
         let activity = &mut self.activity;
         if activity.doing != status.doing {
             (activity.since, self.since) = (Timestamp::now(), now);

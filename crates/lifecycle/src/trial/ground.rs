@@ -208,7 +208,7 @@ impl Ground {
                 assert_eq!(Some(number), number_at_head(engine, &record), "{name} came back as another");
             }
             well(engine.stop(name, StopRequest { grace_ms: Some(5000) }).map(drop));
-            well(engine.remove(name));
+            well(engine.remove(name, false).map(drop));
         }
         assert!(self.machine.living().is_empty(), "somebody lives on");
     }

@@ -221,7 +221,7 @@ pub(super) const STORIES: &[Story] = &[
     Story {
         name: "remove",
         before: ended,
-        act: |_, engine| engine.remove("s"),
+        act: |_, engine| engine.remove("s", false).map(drop),
         untouched: &["s ended 1 two"],
         after: &[""],
         between: &[],

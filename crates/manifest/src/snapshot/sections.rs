@@ -126,6 +126,9 @@ pub struct WorkspaceSection {
     pub tree: Option<(ObjectId, u64)>,
     /// What a restore will not bring back.
     pub not_captured: Vec<NotCaptured>,
+    /// The files of the directory that processes had open, as paths below it: a restore fails without them as they were. `None` if nobody
+    /// wrote that down.
+    pub open: Option<Vec<ByteText>>,
 }
 
 /// Which files belong to a snapshot.
@@ -154,6 +157,8 @@ struct WorkspaceAttributes {
     policy: WorkspacePolicy,
     root: ByteText,
     not_captured: Vec<NotCaptured>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    open: Option<Vec<ByteText>>,
 }
 
 impl TypedSection for WorkspaceSection {
@@ -165,6 +170,7 @@ impl TypedSection for WorkspaceSection {
             policy: self.policy,
             root: self.root.clone(),
             not_captured: self.not_captured.clone(),
+            open: self.open.clone(),
         };
         section::<Self>(
             attributes,
@@ -173,12 +179,12 @@ impl TypedSection for WorkspaceSection {
     }
 
     fn read(section: &Section) -> Result<Self> {
-        let WorkspaceAttributes { policy, root, not_captured } = attributes(section)?;
+        let WorkspaceAttributes { policy, root, not_captured, open } = attributes(section)?;
         let tree = tree(section)?;
         if tree.is_none() && policy != WorkspacePolicy::None {
             return Err(fault(section, "it has no root `tree`"));
         }
-        Ok(Self { policy, root, tree, not_captured })
+        Ok(Self { policy, root, tree, not_captured, open })
     }
 }
 
@@ -417,6 +423,7 @@ mod tests {
             policy: WorkspacePolicy::Open,
             root: "/home/ada".into(),
             tree: Some((id(4), 77)),
+            open: None,
             not_captured: vec![NotCaptured {
                 path: ByteText::new([0xfe]),
                 reason: "larger than 1 GiB".into(),

@@ -160,6 +160,7 @@ pub(crate) fn snapshot() -> Snapshot {
             policy: WorkspacePolicy::Tree,
             root: "/home/ada/work".into(),
             tree: Some((id(30), 12_345)),
+            open: None,
             not_captured: vec![NotCaptured {
                 path: ByteText::new(*b"data/\xff.bin"),
                 reason: "larger than 1 GiB".into(),

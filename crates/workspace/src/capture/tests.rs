@@ -5,9 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Stdio;
 
+use manifest::Node;
 use manifest::snapshot::TypedSection;
+use rustix::fs::Mode;
 
 use super::*;
+use crate::listing::content;
+use crate::stage::{Stage, Staged};
 use crate::testing::{Holder, Home, age, tree};
 
 fn appending(path: &Path) -> File {
@@ -242,4 +246,102 @@ fn names_of_any_bytes_and_any_length_are_captured() {
         assert_eq!(home.content_in(&listing, path).as_deref(), Some(text.as_bytes()), "{path:?}");
     }
     assert_eq!(listing.entries[&odd].ino, Some(fs::metadata(&odd).unwrap().ino()));
+}
+
+/// A capture in its parts, with something done in between.
+fn in_parts(
+    home: &Home,
+    parent: &Listing,
+    between: impl FnOnce(),
+    after: impl FnOnce(),
+) -> (Captured, Listing) {
+    let (policy, staging) = (tree(), home.path("staging"));
+    let request = CaptureRequest {
+        user: &home.user,
+        places: &home.places,
+        policy: &policy,
+        named: &[],
+        staging: &staging,
+        parent,
+    };
+    let ahead = ahead(&request).unwrap();
+    between();
+    // The clock of file systems lags behind ours by up to a tick.
+    std::thread::sleep(TICK);
+    let pending = begin(&request, ahead, &[]).unwrap();
+    std::thread::sleep(TICK);
+    after();
+    home.store_pending(pending)
+}
+
+#[test]
+fn a_snapshot_has_files_as_they_were_at_its_moment() {
+    let home = Home::new();
+    let (before, after) = (home.write("work/before", "1"), home.write("work/after", "1"));
+    let (same, gone) = (home.write("work/same", "same"), home.write("work/gone", "1"));
+    for path in [&before, &after, &same, &gone] {
+        age(path);
+    }
+    let parent = home.capture_tree();
+    let (new, late) = (home.path("work/dir/new"), home.path("work/late"));
+    let (_, listing) = in_parts(
+        &home,
+        &parent,
+        || {
+            home.write("work/before", "2");
+            home.write("work/dir/new", "2");
+        },
+        || {
+            home.write("work/after", "3");
+            home.write("work/late", "3");
+            fs::remove_file(&gone).unwrap();
+        },
+    );
+    let content = |path: &Path| home.content_in(&listing, path);
+    assert_eq!(content(&before).as_deref(), Some(b"2".as_slice()), "between the look ahead and the moment");
+    assert_eq!(content(&new).as_deref(), Some(b"2".as_slice()));
+    assert_eq!(content(&after).as_deref(), Some(b"1".as_slice()), "after the moment");
+    assert_eq!(content(&gone).as_deref(), Some(b"1".as_slice()));
+    assert_eq!(content(&same).as_deref(), Some(b"same".as_slice()));
+    assert_eq!(content(&late), None);
+}
+
+#[test]
+fn what_is_read_in_place_is_as_it_was_or_left_out() {
+    let home = Home::new();
+    // More than is copied ahead, without taking room.
+    let large = |name: &str| {
+        let path = home.write(name, "x");
+        File::options().write(true).open(&path).unwrap().set_len(200 << 20).unwrap();
+        path
+    };
+    let (copied, kept, changed) = (large("work/a"), large("work/b"), large("work/c"));
+    let (captured, listing) = in_parts(
+        &home,
+        &Listing::default(),
+        || (),
+        || {
+            for path in [&copied, &changed] {
+                fs::write(path, "another").unwrap();
+            }
+        },
+    );
+    assert_eq!(listing.content(&copied).map(|blob| blob.len), Some(200 << 20));
+    assert_eq!(listing.content(&kept).map(|blob| blob.len), Some(200 << 20));
+    assert_eq!(listing.content(&changed), None);
+    assert_eq!(reasons(&captured), [("c".to_owned(), "changed while the snapshot was taken".to_owned())]);
+}
+
+#[test]
+fn which_files_were_open_is_written_down() {
+    let home = Home::new();
+    let (open, closed) = (home.write("work/open", "x"), home.write("work/closed", "x"));
+    let holder = Holder::new(&home, Stdio::null(), appending(&open));
+    let (captured, listing) = home.capture_with(&tree(), &[], &Listing::default(), &[holder.pid()]);
+    assert_eq!(captured.workspace.open, Some(vec!["open".into()]));
+    assert!(listing.needs(&open) && !listing.needs(&closed));
+    assert!(
+        Listing { open: None, ..listing }.needs(&closed),
+        "a snapshot of an earlier version does not say"
+    );
 }

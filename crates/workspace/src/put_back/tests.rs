@@ -1,11 +1,12 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{Holder, Home, tree};
-use crate::{open_files, plan::Blocked};
+use crate::testing::{Holder, Home, age, tree};
+use crate::{AtWork, open_files, plan::Blocked};
 
 fn inode(path: &Path) -> u64 {
     fs::metadata(path).unwrap().ino()
@@ -230,9 +231,9 @@ fn files_that_somebody_else_changed_are_named() {
     let home = Home::new();
     let log = home.write("work/own.log", "one");
     let other = home.write("work/others.log", "one");
-    let notebook = home.write("work/n.ipynb", "one");
+    let notes = home.write("work/notes.txt", "one");
     let old = home.write("work/old", "one");
-    let all = [log.as_path(), &other, &notebook, &old];
+    let all = [log.as_path(), &other, &notes, &old];
     let to = home.capture_named(&all);
     home.write("work/old", "two");
     let head = home.capture_named(&all);
@@ -244,36 +245,89 @@ fn files_that_somebody_else_changed_are_named() {
     // Through the session's own descriptor, which it shares with us; the others by name.
     std::io::Write::write_all(&mut own, b", two by the session").unwrap();
     fs::write(&other, "written by somebody else").unwrap();
-    fs::write(&notebook, "saved by an editor").unwrap();
+    fs::write(&notes, "saved by an editor").unwrap();
     let open = open_files(&[one.pid(), two.pid()], &home.places).unwrap();
     let put_back = PutBack { head: Some(&head), open: &open, ..home.put_back(&FilePolicy::Open, &to) };
     let plan = put_back.plan().unwrap();
-    assert_eq!(plan.write, [notebook.as_path(), &old, &other, &log]);
-    assert_eq!(plan.changed_by_others, [notebook.as_path(), &other]);
+    assert_eq!(plan.write, [notes.as_path(), &old, &other, &log]);
+    assert_eq!(plan.changed_by_others, [notes.as_path(), &other]);
     assert_eq!(plan.touches(), plan.write);
     // Touched, but not changed; and what is as it was at the snapshot needs nothing at all.
-    home.write("work/n.ipynb", "one");
+    home.write("work/notes.txt", "one");
     let plan = put_back.plan().unwrap();
     assert_eq!(plan.changed_by_others, [other.as_path()]);
-    assert!(!plan.write.contains(&notebook));
+    assert!(!plan.write.contains(&notes));
     // Where the whole directory is the session's, files that it opened and closed may be its own doing; while it has no
     // processes, they are not.
     let whole = home.capture_tree();
-    home.write("work/n.ipynb", "two");
+    home.write("work/notes.txt", "two");
     let added = home.write("work/added", "new");
     let policy = tree();
     let put_back = PutBack { head: Some(&whole), open: &open, ..home.put_back(&policy, &whole) };
     let plan = put_back.plan().unwrap();
     assert_eq!(plan.changed_by_others, Vec::<PathBuf>::new());
-    assert_eq!(plan.unclear, [notebook.as_path()]);
+    assert_eq!(plan.unclear, [notes.as_path()]);
     let [changed, newer] = &plan.warnings()[..] else { panic!("{:?}", plan.warnings()) };
-    assert!(changed.contains("n.ipynb") && newer.contains("added"), "{changed} {newer}");
+    assert!(changed.contains("notes.txt") && newer.contains("added"), "{changed} {newer}");
     let asleep = PutBack { running: false, open: &[], ..put_back };
-    assert_eq!(asleep.plan().unwrap().changed_by_others, [notebook.as_path()]);
+    assert_eq!(asleep.plan().unwrap().changed_by_others, [notes.as_path()]);
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&added, Some(0), None).unwrap();
         assert_eq!(put_back.plan().unwrap().changed_by_others, [added.as_path()]);
     }
+}
+
+/// When a file was changed.
+fn changed_at(path: &Path) -> SystemTime {
+    let stat = fs::metadata(path).unwrap();
+    UNIX_EPOCH + Duration::new(stat.ctime().try_into().unwrap(), stat.ctime_nsec().try_into().unwrap())
+}
+
+#[test]
+fn what_somebody_else_wrote_stays_and_what_the_session_wrote_goes_back() {
+    let home = Home::new();
+    let (own, edited) = (home.write("work/own.csv", "old"), home.write("work/utils.py", "old"));
+    let (open, notebook) = (home.write("work/open.log", "old"), home.write("work/n.ipynb", "old"));
+    let holder = Holder::new(
+        &home,
+        std::process::Stdio::null(),
+        fs::OpenOptions::new().append(true).open(&open).unwrap(),
+    );
+    let (_, to) = home.capture_with(&tree(), &[], &Listing::default(), &[holder.pid()]);
+    drop(holder);
+    home.write("work/utils.py", "edited");
+    home.write("work/open.log", "edited");
+    let added = home.write("work/mine.txt", "a person's");
+    age(&added);
+    let begun = changed_at(&home.write("work/own.csv", "new"));
+    home.write("work/n.ipynb", "saved in the midst of a cell");
+    let made = home.write("work/made.txt", "by the session");
+    let at_work = AtWork::in_periods(UNIX_EPOCH, [(begun, changed_at(&made))]);
+    let policy = tree();
+    let put_back = PutBack { at_work: &at_work, head: Some(&to), ..home.put_back(&policy, &to) };
+    let plan = put_back.plan().unwrap();
+    assert_eq!(plan.spared, [notebook.as_path(), &edited, &added]);
+    assert_eq!(
+        (plan.write.as_slice(), plan.remove.as_slice()),
+        ([open.clone(), own.clone()].as_slice(), [made.clone()].as_slice())
+    );
+    assert_eq!(plan.changed_by_others, [open.as_path()], "a process needs it as it was");
+    assert!(plan.unclear.is_empty());
+    assert!(plan.warnings().iter().any(|warning| warning.contains("utils.py")), "{:?}", plan.warnings());
+
+    let spared = plan.spared.iter().cloned().collect();
+    PutBack { spared: &spared, ..put_back }.run(&automatic(&home)).unwrap();
+    for (path, text) in [(&own, "old"), (&open, "old"), (&edited, "edited"), (&added, "a person's")] {
+        assert_eq!(fs::read_to_string(path).unwrap(), text, "{path:?}");
+    }
+    assert!(!made.exists());
+
+    // Whoever forces it means all of it.
+    let plan = PutBack { force: true, ..put_back }.plan().unwrap();
+    assert!(
+        plan.spared.is_empty() && plan.write.contains(&edited) && plan.remove.contains(&added),
+        "{plan:?}"
+    );
 }
 
 #[test]

@@ -194,6 +194,7 @@ impl Sections<'_> {
             root: ByteText::new(directory.as_os_str().as_bytes()),
             tree: Some((found.tree, found.bytes)),
             not_captured: found.not_captured,
+            open: None,
         };
         Ok(view.to_section()?)
     }

@@ -165,6 +165,11 @@ pub(in crate::commands) fn session_path(session: &str) -> String {
     format!("/v1/sessions/{}", encoded(session))
 }
 
+/// `/v1/commits/SNAPSHOT`, however it is said.
+pub(super) fn commit_path(snapshot: &str) -> String {
+    format!("/v1/commits/{}", encoded(snapshot))
+}
+
 /// As part of a path or a query.
 pub(in crate::commands) fn encoded(text: &str) -> String {
     let mut out = String::new();

@@ -11,6 +11,7 @@ mod control;
 mod doctor;
 mod events;
 mod exec;
+mod files;
 pub(super) mod job;
 mod kernels;
 mod logs;
@@ -105,6 +106,7 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Restart(args) => control::restart(&online, args),
         OnlineCommand::Signal(args) => control::signal(&online, &args),
         OnlineCommand::Rm(args) => rm::run(&online, &args),
+        OnlineCommand::Files(args) => files::run(&online, &args),
         OnlineCommand::Logs(args) => logs::run(&online, &args),
         OnlineCommand::Attach(args) => attach::attach(&online, args),
         OnlineCommand::Checkpoint(args) => attach::checkpoint(&online, &args),

@@ -159,6 +159,7 @@ mod tests {
             operation: None,
             activity: None,
             mark: None,
+            kept_files: None,
         }
     }
 

@@ -6,18 +6,26 @@ use api::JobResult;
 use super::client::{Call, session_path};
 use super::job::expect_result;
 use super::ps::One;
-use super::{Message, Online};
+use super::{Message, Online, files, show};
 use crate::args::RmArgs;
 use crate::format;
 
 /// One after the other; the first that cannot be removed ends it, and those before it are gone.
 pub(super) fn run(online: &Online<'_>, args: &RmArgs) -> Result<()> {
     for session in &args.sessions {
-        let result = online.job(&Call::delete(session_path(session)))?;
+        let discard = if args.discard_files { "?discard_files=true" } else { "" };
+        let result = online.job(&Call::delete(format!("{}{discard}", session_path(session))))?;
         let session = expect_result!(result, JobResult::Session(session) => session);
-        let line = format!("removed {}; its snapshots stay", format::safe(&session.name));
+        let mut lines = vec![format!("removed {}; its snapshots stay", format::safe(&session.name))];
+        if let Some(kept) = &session.kept_files {
+            let commit = show::short(&kept.commit);
+            lines.push(format!(
+                "files that no snapshot had are kept; infinijup files --at {commit} --to DIR copies them:"
+            ));
+            lines.extend(files::table(&kept.files));
+        }
         let message = Message { message_type: "removed", content: One { session: &session } };
-        online.printer().data(&message, &[line])?;
+        online.printer().data(&message, &lines)?;
     }
     Ok(())
 }

@@ -1,0 +1,215 @@
+//! From stable copies to a snapshot: what is done when the processes run again.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use base::io_error;
+use cas_core::WriteTransaction;
+use cas_core::progress::Progress;
+use manifest::snapshot::{NotCaptured, OutsideSection, WorkspacePolicy, WorkspaceSection};
+use manifest::tree::Time;
+use manifest::{BlobRef, ByteText, Node};
+use rustix::fs::OFlags;
+use sandbox::User;
+
+use super::access::{Bases, Facts, facts_of, file_name, reason};
+use super::build::Directory;
+use super::capture::{Captured, workspace_of};
+use super::listing::content;
+use super::open_files;
+use super::patterns::Patterns;
+use super::plan::BATCH;
+use super::taking::{Copy, Item, Taking};
+use super::walk::walk;
+use super::{Base, Places, Spot};
+use crate::error::Result;
+
+/// A snapshot's section lists that many paths; the rest is a number.
+const LISTED: usize = 500;
+/// Processes with more files open than that say nothing of which: all are taken for needed then.
+const OPEN_LISTED: usize = 4096;
+
+/// Stable copies, on the way to the store. Holds no name on disk: dropping it leaves nothing behind.
+#[derive(Debug)]
+pub struct Pending {
+    pub(crate) policy: WorkspacePolicy,
+    pub(crate) user: User,
+    pub(crate) places: Places,
+    /// When everything stood still.
+    pub(crate) moment: Time,
+    /// What of the workspace is wanted, if it was looked through ahead.
+    pub(crate) again: Option<Patterns>,
+    pub(crate) mapped: BTreeSet<(PathBuf, u64)>,
+    pub(crate) taking: Taking,
+}
+
+impl Pending {
+    /// Puts the copies into the store. Durable after the transaction's commit.
+    pub fn finish(mut self, transaction: &WriteTransaction, progress: &dyn Progress) -> Result<Captured> {
+        self.look_again()?;
+        self.read_in_place(transaction, progress)?;
+        let Self { policy, places, mapped, taking, .. } = self;
+        let Taking { stage, mut items, not_captured, open, .. } = taking;
+        // Libraries and other mapped files: CRIU compares them with what they were.
+        for (path, ino) in mapped {
+            if let (Some(facts), Ok(name)) =
+                (open_files::facts_of_mapped(&path, ino, &places), file_name(&path))
+            {
+                let entry = facts.entry(name, Node::File { size: facts.size, content: None });
+                items.entry(path).or_insert(Item { entry, copy: Copy::No });
+            }
+        }
+        let root = workspace_of(&places);
+        let (mut inside, mut outside) = (Directory::default(), Directory::default());
+        for (path, Item { mut entry, copy }) in items {
+            if let Copy::Staged(copy, _) = copy {
+                let blob = transaction.put_blob(&mut stage.reader(&copy), progress)?;
+                entry.node = Node::File { size: blob.len, content: Some(blob.into()) };
+            }
+            match path.strip_prefix(&root) {
+                Ok(below) if policy != WorkspacePolicy::None || content(&entry).is_some() => {
+                    inside.insert(below, entry);
+                }
+                // Without a policy there is no tree, but a rollback still wants to compare.
+                _ => outside.insert(&path, entry),
+            }
+        }
+        let tree = match (policy, inside.is_empty()) {
+            (WorkspacePolicy::None, true) => None,
+            _ => Some(inside.save(transaction)?),
+        };
+        let outside = if outside.is_empty() { None } else { Some(outside.save(transaction)?) };
+        let (mut within, mut beyond) = (Vec::new(), Vec::new());
+        for (path, reason) in &not_captured {
+            match path.strip_prefix(&root) {
+                Ok(below) => within.push((below, reason)),
+                Err(_) => beyond.push((path.as_path(), reason)),
+            }
+        }
+        let all = not_captured.iter().map(|(path, reason)| (path.as_path(), reason));
+        let open = open.iter().filter_map(|path| path.strip_prefix(&root).ok());
+        let open: Vec<ByteText> = open.map(|path| ByteText::new(path.as_os_str().as_bytes())).collect();
+        Ok(Captured {
+            workspace: WorkspaceSection {
+                policy,
+                root: ByteText::new(root.as_os_str().as_bytes()),
+                tree,
+                not_captured: listed(within),
+                open: (open.len() <= OPEN_LISTED).then_some(open),
+            },
+            outside: OutsideSection { tree: outside, not_captured: listed(beyond) },
+            not_captured: listed(all.collect()),
+        })
+    }
+
+    /// Takes what changed between the look ahead and the moment. What changed later is no part of this snapshot.
+    fn look_again(&mut self) -> Result<()> {
+        let Some(patterns) = self.again.take() else { return Ok(()) };
+        let (root, moment, taking) = (workspace_of(&self.places), self.moment, &mut self.taking);
+        let (user, places) = (&self.user, &self.places);
+        sandbox::as_user(user, || -> io::Result<()> {
+            let bases = Bases::open(places)?;
+            let Ok(handle) = bases.get(Base::Workspace) else { return Ok(()) };
+            for seen in walk(handle, &patterns)?.seen {
+                let path = root.join(&seen.path);
+                let missed = seen.facts.is_file()
+                    && seen.facts.ctime <= moment
+                    && !taking.items.get(&path).is_some_and(|item| item.is_of(&seen.facts));
+                if missed && !taking.open.contains(&path) {
+                    taking.items.remove(&path);
+                    let spot = Spot { base: Base::Workspace, below: seen.path };
+                    let opened = bases.open_file(&spot, OFlags::RDONLY);
+                    taking.copy(&path, opened, &seen.facts, false, false);
+                }
+            }
+            Ok(())
+        })?
+        .map_err(io_error("look through", &root))?;
+        Ok(())
+    }
+
+    /// Reads what was not copied ahead. A file that has changed since the moment is not what it was then, and is left out.
+    fn read_in_place(&mut self, transaction: &WriteTransaction, progress: &dyn Progress) -> Result<()> {
+        let waiting: Vec<(PathBuf, Spot)> = self
+            .taking
+            .items
+            .iter()
+            .filter(|(_, item)| matches!(item.copy, Copy::InPlace(_)))
+            .filter_map(|(path, _)| Some((path.clone(), self.places.spot(path)?)))
+            .collect();
+        for batch in waiting.chunks(BATCH) {
+            let (user, places) = (&self.user, &self.places);
+            let opened = sandbox::as_user(user, || -> io::Result<Vec<_>> {
+                let bases = Bases::open(places)?;
+                Ok(batch.iter().map(|(_, spot)| bases.open_file(spot, OFlags::RDONLY)).collect())
+            })?
+            .map_err(io_error("open files of", workspace_of(places)))?;
+            for ((path, _), opened) in batch.iter().zip(opened) {
+                let Some(item) = self.taking.items.get_mut(path) else { continue };
+                let Copy::InPlace(seen) = std::mem::replace(&mut item.copy, Copy::No) else { continue };
+                match opened.map(|(file, _)| read_whole(file, &seen, transaction, progress)) {
+                    Ok(blob) => match blob? {
+                        Some(blob) => {
+                            item.entry.node = Node::File { size: blob.len, content: Some(blob) };
+                        }
+                        None => self.left_out(path, &seen, "changed while the snapshot was taken".to_owned()),
+                    },
+                    Err(error) => self.left_out(path, &seen, reason(&error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn left_out(&mut self, path: &Path, seen: &Facts, reason: String) {
+        self.taking.items.remove(path);
+        self.taking.fingerprint(path, seen, false);
+        self.taking.not_captured.push((path.to_owned(), reason));
+    }
+}
+
+impl Item {
+    /// Whether it was made of a file that was as this one is.
+    fn is_of(&self, facts: &Facts) -> bool {
+        match &self.copy {
+            Copy::Staged(_, seen) | Copy::InPlace(seen) => seen.is_as(facts),
+            // With a content it was in the snapshot before; without one it was left out.
+            Copy::No => content(&self.entry).is_none() || facts.unchanged_since(&self.entry),
+        }
+    }
+}
+
+/// A file's content into the store, if it is all the time what was seen.
+fn read_whole(
+    mut file: File,
+    seen: &Facts,
+    transaction: &WriteTransaction,
+    progress: &dyn Progress,
+) -> Result<Option<BlobRef>> {
+    let is_same = |file: &File| facts_of(file).is_ok_and(|facts| facts.is_as(seen));
+    if !is_same(&file) {
+        return Ok(None);
+    }
+    let blob = transaction.put_blob(&mut file, progress)?;
+    Ok(is_same(&file).then(|| blob.into()))
+}
+
+/// A list of bounded length: a snapshot's manifest must not grow with the number of files that are not in it.
+fn listed(items: Vec<(&Path, &String)>) -> Vec<NotCaptured> {
+    let rest = items.len().saturating_sub(LISTED);
+    let mut list: Vec<NotCaptured> = items
+        .into_iter()
+        .take(LISTED)
+        .map(|(path, reason)| NotCaptured {
+            path: ByteText::new(path.as_os_str().as_bytes()),
+            reason: reason.clone(),
+        })
+        .collect();
+    if rest > 0 {
+        list.push(NotCaptured { path: "…".into(), reason: format!("and {rest} more") });
+    }
+    list
+}
