@@ -31,6 +31,7 @@ mod swap;
 mod ui;
 mod undo;
 mod vram_stream;
+mod workspace;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -104,6 +105,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "undo",
         "How long until a kernel of 600 MB that goes back over its last cell answers, with a standby and without.",
         undo::run,
+    ),
+    (
+        "workspace",
+        "What a snapshot of a kernel costs to which 50,000 files with 2 GB belong, and how much of it while it stands still.",
+        workspace::run,
     ),
     (
         "branch",

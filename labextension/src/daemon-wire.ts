@@ -364,6 +364,9 @@ export type FilePolicy =
     type: 'tree';
   }
   | {
+    type: 'workspace';
+  }
+  | {
     type: 'none';
   };
 

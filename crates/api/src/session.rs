@@ -84,6 +84,9 @@ pub enum FilePolicy {
         #[serde(default)]
         max_bytes: Option<u64>,
     },
+    /// The workspace too, as far as people work on it: without hidden directories and what programs fill again by themselves
+    /// (`node_modules`, `venv`, `__pycache__` …), at most 100,000 files, 512 MiB each and 8 GiB together.
+    Workspace,
     /// None.
     None,
 }

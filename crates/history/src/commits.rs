@@ -135,7 +135,7 @@ impl UserStore {
         why: KeptFor,
         workspace: &WorkspaceSection,
         outside: &OutsideSection,
-    ) -> Result<(ObjectId, Snapshot)> {
+    ) -> Result<ObjectId> {
         let (thread, message) = match why {
             // Its own thread goes on with what the session becomes.
             KeptFor::Replaced => (format!("{thread}-files"), "files that were replaced"),
@@ -158,8 +158,7 @@ impl UserStore {
             figures: Figures::default(),
             seal: None,
         };
-        let (commit, _) = self.commit_snapshot(session, new)?;
-        Ok((commit, snapshot))
+        Ok(self.commit_snapshot(session, new)?.0)
     }
 
     fn commit(

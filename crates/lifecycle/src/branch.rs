@@ -89,7 +89,7 @@ fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
     let store = engine.inner.store.open()?;
     let (exclude, max_bytes) = match &record.files {
         FilePolicy::Tree { exclude, max_bytes, .. } => (exclude.clone(), *max_bytes),
-        FilePolicy::Open | FilePolicy::None => (Vec::new(), WORKSPACE_LIMIT),
+        FilePolicy::Open | FilePolicy::Workspace | FilePolicy::None => (Vec::new(), WORKSPACE_LIMIT),
     };
     let wanted = BranchFiles {
         store: store.store(),

@@ -13,7 +13,7 @@ use sandbox::process::memory_of;
 use sandbox::{OrphanReaper, User};
 use session_record::journal::Journal;
 use session_record::place::Place;
-use session_record::{Record, SessionId, Writers, session_view};
+use session_record::{Listings, Record, SessionId, Writers, session_view};
 use staging::{Reserve, Stages, Used};
 
 use crate::config::Config;
@@ -43,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) locks: Locks,
     pub(crate) journal: Journal,
     pub(crate) stages: Stages,
+    pub(crate) listings: Listings,
     pub(crate) store: OwnStore,
     pub(crate) used: Used,
     pub(crate) reserve: Reserve,

@@ -11,7 +11,7 @@ use policy::schedule::Schedule;
 use sandbox::{Ended, OrphanReaper, User};
 use session_record::journal::Journal;
 use session_record::place::Place;
-use session_record::{Writers, read_records};
+use session_record::{Listings, Writers, read_records};
 use staging::{Reserve, Stages, Used};
 
 use crate::config::Config;
@@ -40,6 +40,7 @@ impl Engine {
             locks: Locks::default(),
             journal: Journal::open(place.journal(), happened)?,
             stages: Stages::open(&place.state, &place.run, key.is_some())?,
+            listings: Listings::default(),
             store: OwnStore::new(place.store(), key)?,
             used: Used::default(),
             reserve: Reserve::new(&place.state, config.reserve_bytes),

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use api::SessionState;
 use cas_core::ObjectId;
@@ -90,8 +91,8 @@ fn aim(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
 fn put_files_back(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     let (engine, store) = (work.engine, work.engine.inner.store.open()?);
     let kept = match swap.safe()? {
-        Safe { files: Some(files), .. } => files.clone(),
-        Safe { commit, .. } => Listing::of_snapshot(store.store(), &store.load(commit)?.1)?,
+        Safe { files: Some(files), .. } => Arc::clone(files),
+        Safe { commit, .. } => Arc::new(Listing::of_snapshot(store.store(), &store.load(commit)?.1)?),
     };
     let going = swap.going()?;
     let (aim, _) = going.ready()?;

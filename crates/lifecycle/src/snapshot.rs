@@ -1,6 +1,7 @@
 //! A snapshot: everything that a session is, into the store, while it works on.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{SnapshotOutcome, SnapshotRequest, Uncaptured};
@@ -151,11 +152,8 @@ impl Engine {
     }
 
     /// What the session's newest snapshot knows of files.
-    pub(crate) fn parent_files(&self, store: &UserStore, record: &Record) -> Result<Listing> {
-        match record.head_id()? {
-            Some(head) => Ok(Listing::of_snapshot(store.store(), &store.load(&head)?.1)?),
-            None => Ok(Listing::default()),
-        }
+    pub(crate) fn parent_files(&self, store: &UserStore, record: &Record) -> Result<Arc<Listing>> {
+        Ok(self.inner.listings.of(store, record)?)
     }
 
     /// Puts what was taken into the store, and commits it durably. Says what the
@@ -167,7 +165,7 @@ impl Engine {
         beside: Option<Storing>,
         why: &Why,
         steps: &mut Steps<'_>,
-    ) -> Result<(Kept, Listing)> {
+    ) -> Result<(Kept, Arc<Listing>)> {
         let store = self.inner.store.open()?;
         let head = record.head_id()?;
         let parent = head.map(|head| store.load(&head)).transpose()?.map(|(_, snapshot)| snapshot);
@@ -241,7 +239,8 @@ impl Engine {
             )?)
         })?;
         happened("the snapshot is committed");
-        let files = Listing::of_snapshot(store.store(), &snapshot)?;
+        let files = Arc::new(captured.listing);
+        self.inner.listings.keep(commit, Arc::clone(&files));
         let kept = Kept {
             commit,
             frozen: Duration::from_micros(dumped.stats.frozen_us.into()),

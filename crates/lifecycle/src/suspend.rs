@@ -1,5 +1,7 @@
 //! Sleep: a session's processes end and free what they held; and its return.
 
+use std::sync::Arc;
+
 use api::{
     ResumeRequest, RollbackRequest, SessionState, SessionView, SnapshotRequest, SuspendOutcome,
     SuspendRequest,
@@ -95,7 +97,7 @@ impl Engine {
         let wanted = Wanted { wish: wish.as_ref(), force: request.force, ends: None };
         let placed = self.place_gpus(&record, &head.short(), aim.gpu.as_ref(), wanted)?;
         let mut swap = Swap {
-            safe: Some(Safe { commit: head, files: Some(aim.files.clone()) }),
+            safe: Some(Safe { commit: head, files: Some(Arc::new(aim.files.clone())) }),
             going: Some(Going::to(aim, placed, true, &files)),
             ..Swap::default()
         };

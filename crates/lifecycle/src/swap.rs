@@ -85,7 +85,7 @@ pub(crate) struct Taking {
     /// Files that are captured whatever the policy says.
     pub(crate) named: Vec<PathBuf>,
     /// What the snapshot before knows of files.
-    pub(crate) parent: Listing,
+    pub(crate) parent: Arc<Listing>,
     pub(crate) why: Why,
     pub(crate) checked: Option<Checked>,
     /// It stands still, and goes on when this is dropped.
@@ -101,7 +101,7 @@ pub(crate) struct Taking {
 }
 
 impl Taking {
-    pub(crate) fn new(leave: Leave, policy: FilePolicy, parent: Listing, why: Why) -> Self {
+    pub(crate) fn new(leave: Leave, policy: FilePolicy, parent: Arc<Listing>, why: Why) -> Self {
         Self {
             leave,
             policy,
@@ -198,7 +198,7 @@ impl Drop for StoppedTree {
 pub(crate) struct Safe {
     pub(crate) commit: ObjectId,
     /// Its files; read from the store if nobody has yet.
-    pub(crate) files: Option<Listing>,
+    pub(crate) files: Option<Arc<Listing>>,
 }
 
 impl Safe {

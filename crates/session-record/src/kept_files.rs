@@ -32,9 +32,9 @@ pub fn keep_files(
     };
     let captured = workspace::begin(&request, None, &[])?.finish(&session, &Silent)?;
     let on = (record.id.as_str(), record.thread.as_str());
-    let (commit, snapshot) =
+    let commit =
         store.commit_files(session, on, &record.owner, why, &captured.workspace, &captured.outside)?;
-    Ok((commit.to_string(), Listing::of_snapshot(store.store(), &snapshot)?))
+    Ok((commit.to_string(), captured.listing))
 }
 
 /// What would be lost with a branch's files. Nothing for what has no files of its own.

@@ -16,6 +16,7 @@
 //! | `place`, `files` | where everything is, and how files get there that are a user's |
 //! | `events`, `watch` | what happened to sessions, for those who listen, and how far an operation is |
 //! | `json` | small files that are the old one or the new one |
+//! | `listings` | what the newest snapshots know of files |
 //! | `kept_files` | files that no snapshot has, before they go |
 //! | `section`, `snapshot_files` | what goes into a snapshot, and the files that come out of one |
 //! | `view`, `words` | a record in the words of the wire |
@@ -29,6 +30,7 @@ mod habitat;
 pub mod journal;
 mod json;
 mod kept_files;
+mod listings;
 pub mod locks;
 mod notes;
 pub mod place;
@@ -45,6 +47,7 @@ pub use error::{RecordError, Result};
 pub use habitat::HabitatKind;
 pub use json::write_json;
 pub use kept_files::{keep_files, keep_loose_files, loose_files};
+pub use listings::Listings;
 pub use notes::Notes;
 pub use record::{KernelRecord, OriginRecord, Record};
 pub use records::{Writers, read_records};

@@ -27,6 +27,7 @@ pub fn file_policy(policy: api::FilePolicy) -> FilePolicy {
         api::FilePolicy::Tree { include, exclude, max_bytes } => {
             FilePolicy::Tree { include, exclude, max_bytes: max_bytes.unwrap_or(TREE_BYTES) }
         }
+        api::FilePolicy::Workspace => FilePolicy::Workspace,
         api::FilePolicy::None => FilePolicy::None,
     }
 }
@@ -38,6 +39,7 @@ pub fn tell_file_policy(policy: FilePolicy) -> api::FilePolicy {
         FilePolicy::Tree { include, exclude, max_bytes } => {
             api::FilePolicy::Tree { include, exclude, max_bytes: Some(max_bytes) }
         }
+        FilePolicy::Workspace => api::FilePolicy::Workspace,
         FilePolicy::None => api::FilePolicy::None,
     }
 }

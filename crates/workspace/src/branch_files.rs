@@ -32,7 +32,7 @@ use super::listing::{Listing, content};
 use super::patterns::Patterns;
 use super::plan::{Action, SQLITE, Step, is_sqlite};
 use super::put_back::{PutBackDone, Writer};
-use super::walk::{Seen, walk};
+use super::walk::{Seen, Skipped, walk};
 use super::{Places, Spot};
 use crate::error::Result;
 
@@ -134,12 +134,12 @@ impl BranchFiles<'_> {
         let outcome = sandbox::as_user(self.user, || -> io::Result<_> {
             if made.inodes_kept {
                 // Everything is there. What was made since the snapshot is not wanted.
-                let walked = walk(target.as_fd(), &Patterns::everything())?;
+                let walked = walk(target.as_fd(), &Patterns::everything(), &Skipped::default())?;
                 let late = walked.seen.iter().filter(|seen| self.is_late(&relative(&seen.path), &seen.facts));
                 late.for_each(|seen| remove_name(target.as_fd(), &seen.path));
                 return Ok(None);
             }
-            let walked = walk(source.as_fd(), &patterns)?;
+            let walked = walk(source.as_fd(), &patterns, &self.source.skipped())?;
             copy_tree(source.as_fd(), target.as_fd(), &walked, self.max_bytes, |seen: &Seen| {
                 let path = relative(&seen.path);
                 match self.from.entries.get(&path) {

@@ -27,11 +27,10 @@ use super::Places;
 use super::authors::time;
 use super::listing::Listing;
 use super::open_files;
-use super::patterns::Patterns;
 use super::pending::Pending;
 use super::taking::Taking;
 use crate::error::Result;
-use crate::policy::FilePolicy;
+use crate::policy::{FilePolicy, Rules};
 
 /// Longer than any file system's clock takes for a tick.
 const TICK: Duration = Duration::from_millis(50);
@@ -57,11 +56,8 @@ pub struct CaptureRequest<'a> {
 
 impl CaptureRequest<'_> {
     /// What of the workspace is wanted, if all of it is.
-    pub(crate) fn tree(&self) -> Result<Option<(Patterns, u64)>> {
-        let FilePolicy::Tree { include, exclude, max_bytes } = self.policy else { return Ok(None) };
-        let patterns = Patterns::new(include, exclude)
-            .map_err(io_error("capture files of", workspace_of(self.places)))?;
-        Ok(Some((patterns, *max_bytes)))
+    fn rules(&self) -> Result<Option<Rules>> {
+        Ok(self.policy.rules().map_err(io_error("capture files of", workspace_of(self.places)))?)
     }
 }
 
@@ -78,15 +74,15 @@ pub struct Captured {
     pub outside: OutsideSection,
     /// What is in neither, with its full path.
     pub not_captured: Vec<NotCaptured>,
+    /// All of it together, as it would be read from the store.
+    pub listing: Listing,
 }
 
 /// Looks through the workspace, if all of it is wanted, while the processes still run.
 pub fn ahead(request: &CaptureRequest<'_>) -> Result<Option<Ahead>> {
-    let Some((patterns, max_bytes)) = request.tree()? else { return Ok(None) };
+    let Some(rules) = request.rules()? else { return Ok(None) };
     let mut taking = Taking::new(request.staging)?;
-    taking.on_the_users_thread(request, |taking, bases| {
-        taking.tree(request, bases, &patterns, max_bytes, true)
-    })?;
+    taking.on_the_users_thread(request, |taking, bases| taking.tree(request, bases, &rules, true))?;
     Ok(Some(Ahead(taking)))
 }
 
@@ -95,7 +91,7 @@ pub fn begin(request: &CaptureRequest<'_>, ahead: Option<Ahead>, pids: &[i32]) -
     let moment = time(SystemTime::now());
     let open = open_files::look(pids, request.places)?;
     let standing = open_files::working_directories(pids);
-    let tree = request.tree()?;
+    let rules = request.rules()?;
     let looked_ahead = ahead.is_some();
     let mut taking = match ahead {
         Some(Ahead(taking)) => taking,
@@ -103,21 +99,21 @@ pub fn begin(request: &CaptureRequest<'_>, ahead: Option<Ahead>, pids: &[i32]) -
     };
     taking.on_the_users_thread(request, |taking, bases| {
         taking.open_and_named(request, bases, &open.files, &standing);
-        if let Some((patterns, max_bytes)) = tree.as_ref().filter(|_| !looked_ahead) {
-            taking.tree(request, bases, patterns, *max_bytes, false)?;
+        if let Some(rules) = rules.as_ref().filter(|_| !looked_ahead) {
+            taking.tree(request, bases, rules, false)?;
         }
         Ok(())
     })?;
     Ok(Pending {
         policy: match request.policy {
             FilePolicy::Open => WorkspacePolicy::Open,
-            FilePolicy::Tree { .. } => WorkspacePolicy::Tree,
+            FilePolicy::Tree { .. } | FilePolicy::Workspace => WorkspacePolicy::Tree,
             FilePolicy::None => WorkspacePolicy::None,
         },
         user: request.user.clone(),
         places: request.places.clone(),
         moment,
-        again: tree.filter(|_| looked_ahead).map(|(patterns, _)| patterns),
+        again: rules.filter(|_| looked_ahead),
         mapped: open.mapped,
         taking,
     })

@@ -61,6 +61,8 @@ pub use put_back::{PutBack, PutBackDone};
 
 use std::path::{Path, PathBuf};
 
+use walk::Skipped;
+
 /// The files that processes have open, without what is only mapped.
 pub fn open_files(pids: &[i32], places: &Places) -> Result<Vec<OpenFile>> {
     Ok(open_files::look(pids, places)?.files)
@@ -122,6 +124,22 @@ impl Places {
         }
         let real = self.moved.iter().find(|(original, _)| original == path).map_or(path, |(_, copy)| copy);
         Some(Spot { base: Base::Root, below: real.strip_prefix("/").ok()?.to_owned() })
+    }
+
+    /// What is in the workspace and is not the user's work: what the box has of its own, and what the daemon keeps.
+    pub(crate) fn skipped(&self) -> Skipped {
+        let Some((inside, outside)) = &self.workspace else { return Skipped::default() };
+        let below = |directory: &PathBuf| {
+            let below = directory.strip_prefix(outside).or_else(|_| directory.strip_prefix(inside));
+            below.ok().map(Path::to_owned)
+        };
+        Skipped(self.private.iter().filter_map(below).collect())
+    }
+
+    /// With a directory that is the daemon's own.
+    pub fn without(mut self, directory: &Path) -> Self {
+        self.private.push(directory.to_owned());
+        self
     }
 
     /// The workspace as it is seen, if the path is in it.

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use cas_core::{ObjectId, Store};
 use manifest::snapshot::{OutsideSection, WorkspacePolicy, WorkspaceSection};
-use manifest::{BlobRef, Entry, ManifestError, ManifestObject, Node, Snapshot, Tree};
+use manifest::{BlobRef, ByteText, Entry, ManifestError, ManifestObject, Node, Snapshot, Tree};
 
 use crate::error::Result;
 
@@ -35,35 +35,32 @@ impl Listing {
         outside: Option<&OutsideSection>,
     ) -> Result<Self> {
         let mut listing = Self::default();
-        if let Some(section) = outside {
-            if let Some((tree, _)) = section.tree {
-                listing.add_tree(store, Path::new("/"), &tree)?;
-            }
-            listing
-                .not_captured
-                .extend(section.not_captured.iter().map(|item| to_path(item.path.as_bytes())));
+        if let Some((tree, _)) = outside.and_then(|section| section.tree) {
+            listing.add_tree(store, Path::new("/"), &tree)?;
         }
-        if let Some(section) = workspace {
-            let root = to_path(section.root.as_bytes());
-            let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-            if !root.is_absolute() || !root.components().all(plain) {
-                let detail = format!("its workspace is `{}`", root.display());
-                return Err(
-                    ManifestError::Malformed { what: "section `workspace`".to_owned(), detail }.into()
-                );
-            }
-            if let Some((tree, _)) = section.tree {
-                listing.add_tree(store, &root, &tree)?;
-            }
-            let inside = section.not_captured.iter().map(|item| root.join(to_path(item.path.as_bytes())));
-            listing.not_captured.extend(inside);
-            listing.whole_tree = section.policy == WorkspacePolicy::Tree;
-            listing.open = section
-                .open
-                .as_ref()
-                .map(|open| open.iter().map(|below| root.join(to_path(below.as_bytes()))).collect());
+        if let Some((section, (tree, _))) = workspace.and_then(|section| Some((section, section.tree?))) {
+            listing.add_tree(store, &root_of(section)?, &tree)?;
         }
+        listing.note(workspace, outside)?;
         Ok(listing)
+    }
+
+    /// What the sections say beside their trees.
+    pub(crate) fn note(
+        &mut self,
+        workspace: Option<&WorkspaceSection>,
+        outside: Option<&OutsideSection>,
+    ) -> Result<()> {
+        let beyond = outside.iter().flat_map(|section| &section.not_captured);
+        self.not_captured.extend(beyond.map(|item| to_path(item.path.as_bytes())));
+        if let Some(section) = workspace {
+            let root = root_of(section)?;
+            let inside = |path: &ByteText| root.join(to_path(path.as_bytes()));
+            self.not_captured.extend(section.not_captured.iter().map(|item| inside(&item.path)));
+            self.whole_tree = section.policy == WorkspacePolicy::Tree;
+            self.open = section.open.as_ref().map(|open| open.iter().map(inside).collect());
+        }
+        Ok(())
     }
 
     /// Of a snapshot.
@@ -121,6 +118,17 @@ impl Listing {
     pub(crate) fn left_out(&self, path: &Path) -> bool {
         self.not_captured.iter().any(|left_out| path.starts_with(left_out))
     }
+}
+
+/// The directory that a section is of.
+fn root_of(section: &WorkspaceSection) -> Result<PathBuf> {
+    let root = to_path(section.root.as_bytes());
+    let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    if !root.is_absolute() || !root.components().all(plain) {
+        let detail = format!("its workspace is `{}`", root.display());
+        return Err(ManifestError::Malformed { what: "section `workspace`".to_owned(), detail }.into());
+    }
+    Ok(root)
 }
 
 /// The stored content of an entry.

@@ -37,7 +37,7 @@ pub fn loose_files(user: &User, places: &Places, made: SystemTime, head: &Listin
         let bases = Bases::open(places)?;
         let mut seen = Vec::new();
         if let Ok(handle) = bases.get(Base::Workspace) {
-            let walked = walk(handle, &Patterns::everything())?;
+            let walked = walk(handle, &Patterns::everything(), &places.skipped())?;
             seen.extend(walked.seen.into_iter().map(|seen| (root.join(seen.path), seen.facts)));
         }
         for (original, _) in &places.moved {

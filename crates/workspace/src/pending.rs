@@ -18,14 +18,14 @@ use sandbox::User;
 use super::access::{Bases, Facts, facts_of, file_name, reason};
 use super::build::Directory;
 use super::capture::{Captured, workspace_of};
-use super::listing::content;
+use super::listing::{Listing, content};
 use super::open_files;
-use super::patterns::Patterns;
 use super::plan::BATCH;
 use super::taking::{Copy, Item, Taking};
-use super::walk::walk;
+use super::walk::walk_some;
 use super::{Base, Places, Spot};
 use crate::error::Result;
+use crate::policy::Rules;
 
 /// A snapshot's section lists that many paths; the rest is a number.
 const LISTED: usize = 500;
@@ -41,7 +41,7 @@ pub struct Pending {
     /// When everything stood still.
     pub(crate) moment: Time,
     /// What of the workspace is wanted, if it was looked through ahead.
-    pub(crate) again: Option<Patterns>,
+    pub(crate) again: Option<Rules>,
     pub(crate) mapped: BTreeSet<(PathBuf, u64)>,
     pub(crate) taking: Taking,
 }
@@ -64,6 +64,7 @@ impl Pending {
         }
         let root = workspace_of(&places);
         let (mut inside, mut outside) = (Directory::default(), Directory::default());
+        let mut listing = Listing::default();
         for (path, Item { mut entry, copy }) in items {
             if let Copy::Staged(copy, _) = copy {
                 let blob = transaction.put_blob(&mut stage.reader(&copy), progress)?;
@@ -71,11 +72,12 @@ impl Pending {
             }
             match path.strip_prefix(&root) {
                 Ok(below) if policy != WorkspacePolicy::None || content(&entry).is_some() => {
-                    inside.insert(below, entry);
+                    inside.insert(below, entry.clone());
                 }
                 // Without a policy there is no tree, but a rollback still wants to compare.
-                _ => outside.insert(&path, entry),
+                _ => outside.insert(&path, entry.clone()),
             }
+            listing.entries.insert(path, entry);
         }
         let tree = match (policy, inside.is_empty()) {
             (WorkspacePolicy::None, true) => None,
@@ -92,30 +94,30 @@ impl Pending {
         let all = not_captured.iter().map(|(path, reason)| (path.as_path(), reason));
         let open = open.iter().filter_map(|path| path.strip_prefix(&root).ok());
         let open: Vec<ByteText> = open.map(|path| ByteText::new(path.as_os_str().as_bytes())).collect();
-        Ok(Captured {
-            workspace: WorkspaceSection {
-                policy,
-                root: ByteText::new(root.as_os_str().as_bytes()),
-                tree,
-                not_captured: listed(within),
-                open: (open.len() <= OPEN_LISTED).then_some(open),
-            },
-            outside: OutsideSection { tree: outside, not_captured: listed(beyond) },
-            not_captured: listed(all.collect()),
-        })
+        let workspace = WorkspaceSection {
+            policy,
+            root: ByteText::new(root.as_os_str().as_bytes()),
+            tree,
+            not_captured: listed(within),
+            open: (open.len() <= OPEN_LISTED).then_some(open),
+        };
+        let outside = OutsideSection { tree: outside, not_captured: listed(beyond) };
+        listing.note(Some(&workspace), Some(&outside))?;
+        Ok(Captured { workspace, outside, not_captured: listed(all.collect()), listing })
     }
 
     /// Takes what changed between the look ahead and the moment. What changed later is no part of this snapshot.
     fn look_again(&mut self) -> Result<()> {
-        let Some(patterns) = self.again.take() else { return Ok(()) };
+        let Some(rules) = self.again.take() else { return Ok(()) };
         let (root, moment, taking) = (workspace_of(&self.places), self.moment, &mut self.taking);
         let (user, places) = (&self.user, &self.places);
         sandbox::as_user(user, || -> io::Result<()> {
             let bases = Bases::open(places)?;
             let Ok(handle) = bases.get(Base::Workspace) else { return Ok(()) };
-            for seen in walk(handle, &patterns)?.seen {
+            for seen in walk_some(handle, &rules.patterns, &places.skipped(), rules.names)?.seen {
                 let path = root.join(&seen.path);
                 let missed = seen.facts.is_file()
+                    && seen.facts.size <= rules.file_bytes
                     && seen.facts.ctime <= moment
                     && !taking.items.get(&path).is_some_and(|item| item.is_of(&seen.facts));
                 if missed && !taking.open.contains(&path) {

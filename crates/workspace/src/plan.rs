@@ -15,12 +15,10 @@ use super::access::{Bases, Facts, kind_name, reason};
 use super::authors::Author;
 use super::capture::{COMPANIONS, companions_of};
 use super::listing::content;
-use super::patterns::Patterns;
 use super::put_back::PutBack;
-use super::walk::walk;
+use super::walk::walk_some;
 use super::{Base, Spot};
 use crate::error::Result;
-use crate::policy::FilePolicy;
 
 /// How many files are open at a time.
 pub(super) const BATCH: usize = 64;
@@ -268,10 +266,8 @@ impl<'a> PutBack<'a> {
                 }
             }
         }
-        let walk_it = match self.policy {
-            FilePolicy::Tree { include, exclude, .. } if self.to.whole_tree => Some((include, exclude)),
-            _ => None,
-        };
+        let rules = self.policy.rules().map_err(io_error("look through", self.workspace_path()))?;
+        let rules = rules.filter(|_| self.to.whole_tree);
         let (beside, walked) = sandbox::as_user(self.user, || -> io::Result<_> {
             let bases = Bases::open(self.places)?;
             let there = |(path, spot, content): (PathBuf, Spot, BlobRef)| {
@@ -279,9 +275,9 @@ impl<'a> PutBack<'a> {
                 Some((path, spot, facts, content))
             };
             let beside: Vec<_> = beside.into_iter().filter_map(there).collect();
-            let walked = match (walk_it, bases.get(Base::Workspace)) {
-                (Some((include, exclude)), Ok(handle)) => {
-                    Some(walk(handle, &Patterns::new(include, exclude)?)?)
+            let walked = match (&rules, bases.get(Base::Workspace)) {
+                (Some(rules), Ok(handle)) => {
+                    Some(walk_some(handle, &rules.patterns, &self.places.skipped(), rules.names)?)
                 }
                 _ => None,
             };

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::io;
+
 use crate::patterns::Patterns;
+use crate::walk::MAX_NAMES;
 
 /// The most patterns of one policy. They are compiled for each snapshot.
 const PATTERNS: usize = 1000;
@@ -24,11 +27,62 @@ pub enum FilePolicy {
         /// Larger directories are refused.
         max_bytes: u64,
     },
+    /// The working directory too, as far as that is what people work on: without what programs keep for themselves, and within bounds.
+    Workspace,
     /// No file at all.
     None,
 }
 
+/// What `Workspace` leaves out: hidden directories, and those that programs fill and can fill again.
+const NOT_WORKED_ON: [&str; 9] = [
+    ".*/",
+    "__pycache__/",
+    "*.pyc",
+    "node_modules/",
+    "site-packages/",
+    "venv/",
+    "env/",
+    "envs/",
+    "lost+found/",
+];
+/// More files than that are no workspace but a whole home.
+const WORKSPACE_FILES: usize = 100_000;
+/// All of them together, and each.
+const WORKSPACE_BYTES: u64 = 8 << 30;
+const WORKSPACE_FILE_BYTES: u64 = 512 << 20;
+
+/// What is taken of a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) patterns: Patterns,
+    /// At most so many names.
+    pub(crate) names: usize,
+    /// At most so many bytes.
+    pub(crate) bytes: u64,
+    /// No larger file.
+    pub(crate) file_bytes: u64,
+}
+
 impl FilePolicy {
+    /// What is taken of the working directory, if it is.
+    pub(crate) fn rules(&self) -> io::Result<Option<Rules>> {
+        Ok(match self {
+            Self::Tree { include, exclude, max_bytes } => Some(Rules {
+                patterns: Patterns::new(include, exclude)?,
+                names: MAX_NAMES,
+                bytes: *max_bytes,
+                file_bytes: u64::MAX,
+            }),
+            Self::Workspace => Some(Rules {
+                patterns: Patterns::new(&[], &NOT_WORKED_ON.map(str::to_owned))?,
+                names: WORKSPACE_FILES,
+                bytes: WORKSPACE_BYTES,
+                file_bytes: WORKSPACE_FILE_BYTES,
+            }),
+            Self::Open | Self::None => None,
+        })
+    }
+
     /// Refuses patterns that could not be used, with the reason: when they are given, and not at the first snapshot.
     pub fn check(&self) -> Result<(), String> {
         match self {
@@ -42,7 +96,7 @@ impl FilePolicy {
                 }
                 Patterns::new(include, exclude).map(drop).map_err(|error| error.to_string())
             }
-            Self::Open | Self::None => Ok(()),
+            Self::Open | Self::Workspace | Self::None => Ok(()),
         }
     }
 }

@@ -17,12 +17,11 @@ use super::access::{Bases, Facts, file_name, open_below, open_descriptor, reason
 use super::capture::{CaptureRequest, companions_of, trusted_before, workspace_of};
 use super::listing::content;
 use super::open_files::OpenFile;
-use super::patterns::Patterns;
 use super::stage::{Stage, Staged};
-use super::walk::walk;
+use super::walk::walk_some;
 use super::{Base, Places, Spot};
 use crate::error::Result;
-use crate::policy::FilePolicy;
+use crate::policy::{FilePolicy, Rules};
 
 /// Files open for reading up to this size are captured, if they are in the workspace.
 const READ_CAPTURED: u64 = 8 << 20;
@@ -195,16 +194,15 @@ impl Taking {
         &mut self,
         request: &CaptureRequest<'_>,
         bases: &Bases,
-        patterns: &Patterns,
-        max_bytes: u64,
+        rules: &Rules,
         is_ahead: bool,
     ) -> io::Result<()> {
         let root = workspace_of(request.places);
         let Ok(handle) = bases.get(Base::Workspace) else { return Ok(()) };
-        let walked = walk(handle, patterns)?;
+        let walked = walk_some(handle, &rules.patterns, &request.places.skipped(), rules.names)?;
         let left_out = walked.left_out.into_iter().map(|(path, reason)| (root.join(path), reason));
         self.not_captured.extend(left_out);
-        let mut left = max_bytes;
+        let mut left = rules.bytes;
         for seen in walked.seen {
             let (path, facts) = (root.join(&seen.path), seen.facts);
             if self.items.get(&path).is_some_and(Item::has_content) {
@@ -212,9 +210,10 @@ impl Taking {
                 continue;
             }
             match facts.kind {
-                FileType::RegularFile if facts.size > left => {
+                FileType::RegularFile if facts.size > left.min(rules.file_bytes) => {
+                    let bound = if facts.size > rules.file_bytes { rules.file_bytes } else { rules.bytes };
                     self.fingerprint(&path, &facts, false);
-                    self.not_captured.push((path, format!("beyond the bound of {max_bytes} bytes")));
+                    self.not_captured.push((path, format!("beyond the bound of {bound} bytes")));
                 }
                 FileType::RegularFile => {
                     left -= facts.size;

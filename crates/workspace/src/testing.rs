@@ -118,6 +118,14 @@ impl Home {
         let captured = pending.finish(&transaction, &Silent).unwrap();
         transaction.commit(&[]).unwrap();
         let listing = Listing::load(&self.store, Some(&captured.workspace), Some(&captured.outside)).unwrap();
+        let files = |listing: &Listing| -> Vec<_> {
+            listing.files().map(|(path, entry)| (path.to_owned(), entry.clone())).collect()
+        };
+        assert_eq!(files(&captured.listing), files(&listing), "what is remembered is what is stored");
+        assert_eq!(
+            (&captured.listing.not_captured, &captured.listing.open),
+            (&listing.not_captured, &listing.open)
+        );
         (captured, listing)
     }
 

@@ -13,7 +13,11 @@ use super::listing::MAX_DEPTH;
 use super::patterns::Patterns;
 
 /// More names than this are no working directory.
-const MAX_NAMES: usize = 1_000_000;
+pub(crate) const MAX_NAMES: usize = 1_000_000;
+
+/// Directories that are never looked into, by their paths below the one that is walked through.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Skipped(pub(crate) Vec<PathBuf>);
 
 /// What is found below a directory.
 #[derive(Debug)]
@@ -33,7 +37,17 @@ pub(crate) struct Walked {
 }
 
 /// Everything below `root` that is wanted. Stays on one file system and follows no link.
-pub(crate) fn walk(root: BorrowedFd<'_>, patterns: &Patterns) -> io::Result<Walked> {
+pub(crate) fn walk(root: BorrowedFd<'_>, patterns: &Patterns, skipped: &Skipped) -> io::Result<Walked> {
+    walk_some(root, patterns, skipped, MAX_NAMES)
+}
+
+/// The same, no more than so many names.
+pub(crate) fn walk_some(
+    root: BorrowedFd<'_>,
+    patterns: &Patterns,
+    skipped: &Skipped,
+    names_limit: usize,
+) -> io::Result<Walked> {
     let mut walked = Walked::default();
     let device = facts_of(root)?.device;
     let start = open_below(root, Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
@@ -47,11 +61,13 @@ pub(crate) fn walk(root: BorrowedFd<'_>, patterns: &Patterns) -> io::Result<Walk
         let name = OsStr::from_bytes(&name);
         let path = directory.join(name);
         // Our own store is never part of a snapshot.
-        if name == ".infinijup" {
+        if name == ".infinijup" || skipped.0.contains(&path) {
             continue;
         }
-        if walked.seen.len() >= MAX_NAMES {
-            walked.left_out.push((path, format!("beyond {MAX_NAMES} names")));
+        if walked.seen.len() >= names_limit {
+            walked
+                .left_out
+                .push((path, format!("beyond {names_limit} names, as is all that comes after it")));
             break;
         }
         let facts = match facts_at(handle.as_fd(), name) {

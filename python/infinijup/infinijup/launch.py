@@ -115,11 +115,11 @@ def size(text: int | str | None) -> int | None:
 
 
 def files_wish(wish: str | dict[str, Any]) -> dict[str, Any]:
-    """`open`, `tree` or `none`, or all of the daemon's policy."""
+    """`workspace`, `open`, `tree` or `none`, or all of the daemon's policy."""
     if isinstance(wish, dict):
         return wish
-    if wish not in ("open", "tree", "none"):
-        raise ValueError(f"files can be open, tree or none, not {wish!r}")
+    if wish not in ("workspace", "open", "tree", "none"):
+        raise ValueError(f"files can be workspace, open, tree or none, not {wish!r}")
     return {"type": wish}
 
 

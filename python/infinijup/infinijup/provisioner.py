@@ -53,7 +53,12 @@ class InfinijupProvisioner(LocalProvisioner):
 
     network = Enum(["private", "host"], "private", config=True, help="Which network kernels see; `host` cannot be branched.")
     outside = Bool(True, config=True, help="Whether a private network has a way out (needs pasta on this machine).")
-    files = Union([Unicode(), Dict()], default_value="open", config=True, help="Which files snapshots take: open, tree, none or a policy.")
+    files = Union(
+        [Unicode(), Dict()],
+        default_value="workspace",
+        config=True,
+        help="Which files snapshots take: workspace, open, tree, none or a policy.",
+    )
     gpus = Union([Unicode(), List()], default_value="all", config=True, help="Which GPUs kernels may use: all, none, or a list.")
     memory_limit = Union([Int(), Unicode()], default_value=None, allow_none=True, config=True, help="The most memory, for instance 8G.")
     workspace = Unicode(None, allow_none=True, config=True, help="The directory that a branch gets a copy of.")

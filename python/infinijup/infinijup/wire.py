@@ -1172,6 +1172,14 @@ class FilePolicyTree(_FilePolicyTreeAlways, total=False):
     max_bytes: int | None
 
 
+class FilePolicyWorkspace(TypedDict):
+    """The workspace too, as far as people work on it: without hidden directories and what programs fill again by themselves
+    (`node_modules`, `venv`, `__pycache__` …), at most 100,000 files, 512 MiB each and 8 GiB together.
+    """
+
+    type: Literal["workspace"]
+
+
 class FilePolicyNone(TypedDict):
     """None."""
 
@@ -1179,7 +1187,7 @@ class FilePolicyNone(TypedDict):
 
 
 # Which files a snapshot takes along and a rollback puts back.
-FilePolicy: TypeAlias = FilePolicyOpen | FilePolicyTree | FilePolicyNone
+FilePolicy: TypeAlias = FilePolicyOpen | FilePolicyTree | FilePolicyWorkspace | FilePolicyNone
 
 
 class GpuWishAll(TypedDict):

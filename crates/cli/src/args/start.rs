@@ -99,7 +99,7 @@ pub(crate) struct StartOptions {
 /// Which files belong to a snapshot.
 #[derive(Debug, Args)]
 pub(crate) struct FileOptions {
-    /// Which files belong to a snapshot: those open for writing (`open`), the workspace too (`tree`), or `none`
+    /// Which files belong to a snapshot: those open for writing (`open`), the workspace too (`workspace`; `tree` for all of it), or `none`
     #[arg(long, value_enum, value_name = "POLICY")]
     pub(crate) files: Option<FilesChoice>,
     /// With `--files tree`: only paths that fit this pattern; may be given several times
@@ -125,7 +125,9 @@ pub(crate) enum NetworkChoice {
 pub(crate) enum FilesChoice {
     /// What a process has open for writing
     Open,
-    /// The workspace too
+    /// The workspace too, as far as people work on it
+    Workspace,
+    /// All of the workspace
     Tree,
     /// No files
     None,

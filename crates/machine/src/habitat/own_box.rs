@@ -206,7 +206,7 @@ impl Habitat for OwnBox {
     }
 
     fn places(&self, record: &Record) -> Places {
-        Places::of_box(&record.workspace, &record.files_at, &record.outside_copies)
+        Places::of_box(&record.workspace, &record.files_at, &record.outside_copies).without(&self.place.state)
     }
 
     fn watched(&self, record: &Record) -> Vec<PathBuf> {

@@ -345,3 +345,28 @@ fn which_files_were_open_is_written_down() {
         "a snapshot of an earlier version does not say"
     );
 }
+
+#[test]
+fn a_workspace_is_what_people_work_on() {
+    let mut home = Home::new();
+    let wanted = ["a.py", "data/b.csv", ".env"].map(|name| home.write(Path::new("work").join(name), "1"));
+    for name in
+        [".git/HEAD", "venv/bin/python", "sub/__pycache__/a.pyc", "state/store/pack", "web/node_modules/x/y"]
+    {
+        home.write(Path::new("work").join(name), "2");
+    }
+    let large = home.write("work/large.bin", "");
+    File::options().write(true).open(&large).unwrap().set_len((512 << 20) + 1).unwrap();
+    home.places = home.places.clone().without(&home.path("work/state"));
+    let (captured, listing) = home.capture_with(&FilePolicy::Workspace, &[], &Listing::default(), &[]);
+    let mut found: Vec<_> = listing.files().filter(|(_, entry)| content(entry).is_some()).collect();
+    found.sort_by_key(|(path, _)| wanted.iter().position(|name| name == path));
+    assert_eq!(found.iter().map(|(path, _)| *path).collect::<Vec<_>>(), wanted);
+    let told = reasons(&captured);
+    assert!(
+        told.iter().any(|(name, why)| name == "large.bin" && why.contains("536870912 bytes")),
+        "{told:?}"
+    );
+    assert!(told.iter().any(|(name, _)| name == "venv") && told.iter().all(|(name, _)| name != "state"));
+    assert!(listing.whole_tree);
+}

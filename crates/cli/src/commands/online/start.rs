@@ -114,6 +114,7 @@ pub(super) fn policy(options: FileOptions) -> Result<Option<FilePolicy>> {
             Err(CliError::Usage { what }.into())
         }
         Some(FilesChoice::Open) => Ok(Some(FilePolicy::Open)),
+        Some(FilesChoice::Workspace) => Ok(Some(FilePolicy::Workspace)),
         Some(FilesChoice::None) => Ok(Some(FilePolicy::None)),
         None => Ok(None),
     }
