@@ -143,6 +143,7 @@ impl JupyterError {
             Self::Transport { .. } => Some(
                 "two branches of such a kernel would listen at the same path; let it use `tcp`".to_owned(),
             ),
+            Self::Busy => Some("wait until its cell has ended, or interrupt it".to_owned()),
             _ => None,
         }
     }

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::frames::{Decoder, Heard, Socket};
+use crate::connection::ConnectionFile;
 
 /// How soon a lost connection is tried again, at first and at most.
 const SOON: Duration = Duration::from_millis(20);
@@ -56,23 +57,61 @@ pub(crate) enum News {
     Down,
     /// Something came.
     Message(Vec<Vec<u8>>),
+    /// Something came that was too long to keep.
+    TooLong,
+}
+
+/// The channels of one kernel, which are made and made again until this is dropped.
+pub(crate) struct Channels {
+    /// What is to be sent, in the order of [`Which::ALL`].
+    pub(crate) outgoing: [mpsc::Sender<Vec<u8>>; 3],
+    pub(crate) news: mpsc::Receiver<(Which, News)>,
+    /// Changes when all are to be made anew.
+    pub(crate) renew: watch::Sender<u64>,
+}
+
+impl Channels {
+    /// Begins to connect.
+    pub(crate) fn open(file: &ConnectionFile, identity: &str) -> Self {
+        let (told, news) = mpsc::channel(64);
+        let (renew, renewed) = watch::channel(0);
+        let outgoing = Which::ALL.map(|which| {
+            let (send, outgoing) = mpsc::channel(16);
+            let port = match which {
+                Which::Iopub => file.ports.iopub,
+                Which::Shell => file.ports.shell,
+                Which::Control => file.ports.control,
+            };
+            let channel = Channel {
+                which,
+                address: SocketAddr::new(file.ip, port),
+                identity: identity.as_bytes().to_vec(),
+                outgoing,
+                news: told.clone(),
+                renew: renewed.clone(),
+            };
+            tokio::spawn(channel.run());
+            send
+        });
+        Self { outgoing, news, renew }
+    }
 }
 
 /// One channel of one kernel.
-pub(crate) struct Channel {
-    pub(crate) which: Which,
-    pub(crate) address: SocketAddr,
-    pub(crate) identity: Vec<u8>,
+struct Channel {
+    which: Which,
+    address: SocketAddr,
+    identity: Vec<u8>,
     /// What is to be sent.
-    pub(crate) outgoing: mpsc::Receiver<Vec<u8>>,
-    pub(crate) news: mpsc::Sender<(Which, News)>,
+    outgoing: mpsc::Receiver<Vec<u8>>,
+    news: mpsc::Sender<(Which, News)>,
     /// Changes when the connection is to be made anew, whatever it looks like.
-    pub(crate) renew: watch::Receiver<u64>,
+    renew: watch::Receiver<u64>,
 }
 
 impl Channel {
     /// Goes on until its owner is gone.
-    pub(crate) async fn run(mut self) {
+    async fn run(mut self) {
         let mut wait = SOON;
         loop {
             let age = *self.renew.borrow_and_update();
@@ -138,6 +177,7 @@ impl Channel {
                                 News::Up(age)
                             }
                             Heard::Message(message) if was_up => News::Message(message),
+                            Heard::TooLong if was_up => News::TooLong,
                             Heard::Ready | Heard::Message(_) | Heard::TooLong => continue,
                         };
                         if self.tell(news).await.is_err() {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::activity::{Activity, Doing, Status};
-use super::channel::{Channel, News, Which};
+use super::channel::{Channels, News, Which};
 use super::frames::encode;
 use super::message::{Message, Signer};
 use crate::connection::ConnectionFile;
@@ -92,26 +91,7 @@ pub(crate) struct Task<L> {
 impl<L: Listener> Task<L> {
     /// Begins to connect.
     pub(crate) fn new(file: &ConnectionFile, session: String, listener: L) -> Self {
-        let (told, news) = mpsc::channel(64);
-        let (renew, renewed) = watch::channel(0);
-        let outgoing = Which::ALL.map(|which| {
-            let (send, outgoing) = mpsc::channel(16);
-            let port = match which {
-                Which::Iopub => file.ports.iopub,
-                Which::Shell => file.ports.shell,
-                Which::Control => file.ports.control,
-            };
-            let channel = Channel {
-                which,
-                address: SocketAddr::new(file.ip, port),
-                identity: session.as_bytes().to_vec(),
-                outgoing,
-                news: told.clone(),
-                renew: renewed.clone(),
-            };
-            tokio::spawn(channel.run());
-            send
-        });
+        let Channels { outgoing, news, renew } = Channels::open(file, &session);
         Self {
             signer: Signer::new(&file.key),
             session,
@@ -263,6 +243,8 @@ impl<L: Listener> Task<L> {
                     self.understand(which, message, frames.last().map_or(0, Vec::len));
                 }
             }
+            // Whatever it was, it was nothing that we want to hear.
+            News::TooLong => (),
         }
     }
 

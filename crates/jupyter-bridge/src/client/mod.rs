@@ -4,11 +4,14 @@
 //! are made again whenever they are lost, for as long as the [`Kernel`] handle lives: a kernel under a session is swapped,
 //! sleeps and comes back at the same ports. Whoever holds a handle may be on any thread, and only [`Kernel::evaluate`] waits.
 //!
+//! Somebody who wants to run a cell and see what comes of it has a connection of their own, [`Cells`].
+//!
 //! The types of messages are those of `jupyter-protocol`. The transport is our own, in `frames`: the kernel at the other end
 //! is somebody else's program and we may be root, and the ZeroMQ library for Rust makes room for whatever length a peer
 //! announces.
 
 mod activity;
+mod cells;
 mod channel;
 mod frames;
 mod kernel;
@@ -25,6 +28,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 
 pub use activity::{Doing, Status};
+pub use cells::{Cells, Ended, How, Output, Part, Stream};
 pub use kernel::{Answers, Listener};
 pub use variables::Variable;
 
@@ -73,7 +77,8 @@ pub fn understand(bytes: &[u8]) -> usize {
         let Ok(heard) = decoder.push(piece) else { return understood };
         for one in heard {
             if let frames::Heard::Message(message) = one {
-                understood += usize::from(signer.decode(&message, kernel::WANTED).is_some());
+                let of_a_cell = cells::understands(&signer, &message);
+                understood += usize::from(of_a_cell || signer.decode(&message, kernel::WANTED).is_some());
             }
         }
     }

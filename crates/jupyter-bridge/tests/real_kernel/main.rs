@@ -8,7 +8,7 @@ mod running;
 
 use std::collections::BTreeMap;
 
-use jupyter_bridge::client::{Bridge, Doing};
+use jupyter_bridge::client::{Bridge, Cells, Doing, Ended, How, Output, Stream};
 use serde_json::json;
 
 use running::{LIMIT, Running, python};
@@ -109,4 +109,60 @@ fn a_kernel_that_went_and_came_back_is_found_again() {
     kernel.renew(Some(("infinijup_reply", json!({ "id": "*" })))).unwrap();
     heard.until(LIMIT, |status| status.doing == Doing::Unknown);
     heard.until(LIMIT, |status| status.doing == Doing::Idle);
+}
+
+#[test]
+fn all_that_comes_of_a_cell_is_heard() {
+    let running = kernel!();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        // Each connection is new: the first word must not be lost by any of them.
+        for number in 0..5 {
+            let mut cells = Cells::connect(running.file(), LIMIT).await.unwrap();
+            let mut heard = Vec::new();
+            let ended =
+                cells.run(format!("print('n', {number})\n'value'"), |output| heard.push(output)).await;
+            assert_eq!(ended.unwrap().how, How::Well);
+            assert_eq!(heard[..2], [Output::Begun, Output::Text(Stream::Out, format!("n {number}\n"))]);
+            assert!(
+                matches!(&heard[2..], [Output::Value(parts)] if parts[0].content == "'value'"),
+                "{heard:?}"
+            );
+        }
+        let mut cells = Cells::connect(running.file(), LIMIT).await.unwrap();
+        let mut heard = Vec::new();
+        let ended = cells.run("1/0".to_owned(), |output| heard.push(output)).await.unwrap();
+        assert!(matches!(ended, Ended { how: How::Raised, number: Some(_) }), "{ended:?}");
+        assert!(matches!(&heard[1], Output::Raised { name, .. } if name == "ZeroDivisionError"), "{heard:?}");
+
+        let interrupt = cells.interrupter();
+        let ended = cells.run("print('on', flush=True)\nwhile True: pass".to_owned(), |output| {
+            if matches!(output, Output::Text(..)) {
+                interrupt();
+            }
+        });
+        assert_eq!(ended.await.unwrap().how, How::Raised);
+        // One who comes while a cell of somebody else's runs learns that, and has left nothing behind.
+        running.execute("while not __import__('os').path.exists(stop): pass");
+        let mut probe = Cells::connect(running.file(), std::time::Duration::from_secs(1)).await;
+        while probe.is_ok() {
+            probe = Cells::connect(running.file(), std::time::Duration::from_secs(1)).await;
+        }
+        assert_eq!(probe.err().unwrap().code(), "IJ-J031");
+        running.release();
+        cells.run("1".to_owned(), |_| ()).await.unwrap();
+    });
+}
+
+#[test]
+fn a_kernel_that_ends_in_a_cell_is_not_waited_for() {
+    let running = kernel!();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut cells = Cells::connect(running.file(), LIMIT).await.unwrap();
+        let ended = cells.run("import os; os._exit(1)".to_owned(), |_| ()).await;
+        assert_eq!(ended.unwrap_err().code(), "IJ-J030");
+        let nobody = Cells::connect(running.file(), std::time::Duration::from_millis(300)).await;
+        assert_eq!(nobody.err().unwrap().code(), "IJ-J030");
+    });
 }

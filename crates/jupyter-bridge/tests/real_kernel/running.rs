@@ -82,6 +82,11 @@ impl Running {
         std::fs::write(self.stop(), "").unwrap();
     }
 
+    /// How it is reached.
+    pub(crate) fn file(&self) -> &ConnectionFile {
+        &self.file
+    }
+
     pub(crate) fn listen(&self, bridge: &Bridge) -> (Kernel, Heard) {
         let shared = Arc::new(Shared::default());
         let (send, requests) = channel();
