@@ -14,7 +14,7 @@ if build; then
         done
     done
     check "manual pages" 10 "$infinijup" man --out "$SCRATCH/man"
-    for page in gc log run kernel-start snapshot rollback branch suspend resume exec doctor; do
+    for page in gc log run kernel-start snapshot rollback branch suspend resume exec mcp doctor; do
         check "manual page of ${page/-/ }" 10 grep -q '^.SH NAME' "$SCRATCH/man/infinijup-$page.1"
     done
     check "doctor without a daemon says so" 10 \

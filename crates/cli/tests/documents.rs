@@ -98,6 +98,7 @@ const COMMANDS: &[&[&str]] = &[
     &["kernelspec", "install"],
     &["kernelspec", "list"],
     &["kernelspec", "remove"],
+    &["mcp"],
     &["detect"],
     &["selftest"],
     &["setup-gpu"],

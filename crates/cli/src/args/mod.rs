@@ -177,6 +177,18 @@ pub(crate) enum Command {
   infinijup kernelspec list"
     )]
     Kernelspec(KernelspecCommand),
+    /// Let a program that speaks the Model Context Protocol work with your sessions
+    #[command(
+        long_about = "Let a program that speaks the Model Context Protocol, such as a coding assistant, work with your sessions: run \
+cells, take snapshots, branch, compare, go back.
+
+It is started by that program, which talks to it on stdin and stdout, and ends with it. It can do what you can do, by way of your \
+daemon. docs/agents.md lists its tools and what each costs.",
+        after_help = "Example:
+  infinijup mcp
+  infinijup mcp --socket $XDG_RUNTIME_DIR/infinijup/infinijupd.sock"
+    )]
+    Mcp,
     Detect(DetectArgs),
     Selftest(SelftestArgs),
     SetupGpu(SetupGpuArgs),

@@ -15,6 +15,7 @@ mod init;
 mod kernelspec;
 mod log;
 mod man;
+mod mcp;
 mod online;
 mod rebuild;
 mod rotate_keys;
@@ -68,6 +69,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Kernelspec(KernelspecCommand::Install(args)) => kernelspec::install(context, &args),
         Command::Kernelspec(KernelspecCommand::List) => kernelspec::list(context),
         Command::Kernelspec(KernelspecCommand::Remove(args)) => kernelspec::remove(context, &args),
+        Command::Mcp => mcp::run(context),
         Command::Detect(args) => detect::run(context, &args),
         Command::Selftest(args) => selftest::run(context, &args),
         Command::SetupGpu(args) => setup_gpu::run(context, &args),

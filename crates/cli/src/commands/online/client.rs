@@ -22,13 +22,13 @@ const LIMIT: usize = 256 << 20;
 
 /// The way to the daemon.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(in crate::commands) struct Client {
     socket: PathBuf,
 }
 
 /// A request: where to, and with what.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(in crate::commands) struct Call {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: Option<String>,
@@ -36,17 +36,22 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn get(path: impl Into<String>) -> Self {
+    pub(in crate::commands) fn get(path: impl Into<String>) -> Self {
         Self { method: Method::GET, path: path.into(), body: None, last_event: None }
     }
 
-    pub(super) fn delete(path: impl Into<String>) -> Self {
+    pub(in crate::commands) fn delete(path: impl Into<String>) -> Self {
         Self { method: Method::DELETE, ..Self::get(path) }
     }
 
-    pub(super) fn post(path: impl Into<String>, body: &impl Serialize) -> Result<Self> {
+    pub(in crate::commands) fn post(path: impl Into<String>, body: &impl Serialize) -> Result<Self> {
         let body = serde_json::to_string(body)?;
         Ok(Self { method: Method::POST, body: Some(body), ..Self::get(path) })
+    }
+
+    /// The same for a job, to be answered when that has ended.
+    pub(in crate::commands) fn until_done(self) -> Self {
+        Self { path: format!("{}?wait=true", self.path), ..self }
     }
 
     /// What is asked, for messages about it.
@@ -64,7 +69,7 @@ impl Call {
 }
 
 impl Client {
-    pub(super) fn new(socket: &Path) -> Self {
+    pub(in crate::commands) fn new(socket: &Path) -> Self {
         Self { socket: socket.to_path_buf() }
     }
 
@@ -122,7 +127,7 @@ impl Client {
     }
 
     /// The answer to a request.
-    pub(super) async fn answer<T: DeserializeOwned>(&self, call: &Call) -> Result<T> {
+    pub(in crate::commands) async fn answer<T: DeserializeOwned>(&self, call: &Call) -> Result<T> {
         let response = self.send(call).await?;
         let bytes = self.collect(call, response).await?;
         serde_json::from_slice(&bytes).map_err(|error| call.nonsense(error).into())

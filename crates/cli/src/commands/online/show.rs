@@ -43,7 +43,7 @@ pub(super) fn exit_code(status: i32) -> u8 {
 }
 
 /// A state, and how it came about.
-pub(super) fn state(session: &SessionView) -> String {
+pub(in crate::commands) fn state(session: &SessionView) -> String {
     let state = session.state.as_str();
     session.exit.map_or_else(|| state.to_owned(), |status| format!("{state}, status {status}"))
 }
