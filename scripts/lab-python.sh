@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Python of the browser tests: `scripts/lab-python.sh [--prefix DIR] [--wheel FILE]` makes a virtual environment with JupyterLab,
-# the exact packages of tests/e2e/requirements.txt, by default /opt/infinijup/lab-venv, and puts Chromium and Redis' program
-# on the machine (`apt-get`; no service is started).
+# the exact packages of tests/e2e/requirements.txt, by default /opt/infinijup/lab-venv, with JupyterHub and its proxy
+# (tests/e2e/proxy), and puts Chromium and Redis' program on the machine (`apt-get`; no service is started).
 #
 # Notebooks on the GPU need NVIDIA's clients too. Those are in /opt/infinijup/gpu-venv (scripts/gpu-python.sh) and are found there
 # by a line in a .pth file, their compiler by a link; both environments have the same interpreter and the same versions of what
@@ -41,7 +41,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "${missing[@]}" >&2
 fi
 
-scripts/test-python.sh --prefix "$prefix" --requirements tests/e2e/requirements.txt --imports 'jupyterlab, playwright, redis, ipywidgets'
+scripts/test-python.sh --prefix "$prefix" --requirements tests/e2e/requirements.txt --imports 'jupyterlab, jupyterhub, playwright, redis, ipywidgets'
 ln -sfn /usr/bin/redis-check-rdb "$prefix/bin/redis-server"
 packages=$(echo "$prefix"/lib/python3.*/site-packages)
 for other in "$gpu"/lib/python3.*/site-packages; do
@@ -55,6 +55,16 @@ case $("${node:-false}" --version 2>/dev/null || true) in
     v2[0-9].* | v[3-9][0-9].*) ;;
     *) ln -sfn "$packages/playwright/driver/node" "$prefix/bin/node" ;;
 esac
+
+# JupyterHub's proxy is a package of node's. JupyterLab brings a yarn along, which needs no npm.
+if ! cmp --quiet tests/e2e/proxy/yarn.lock "$prefix/proxy/made-from.lock"; then
+    rm -rf "$prefix/proxy"
+    cp -r tests/e2e/proxy "$prefix/proxy"
+    rm -rf "$prefix/proxy/node_modules"
+    env -C "$prefix/proxy" PATH="$prefix/bin:$PATH" jlpm install --immutable >&2
+    chmod -R a+rX "$prefix/proxy"
+    cp tests/e2e/proxy/yarn.lock "$prefix/proxy/made-from.lock"
+fi
 
 if [ -n "$wheel" ]; then
     stamp=$(sha256sum "$wheel" | cut -d' ' -f1)
