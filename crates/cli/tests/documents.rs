@@ -80,6 +80,7 @@ const COMMANDS: &[&[&str]] = &[
     &["rm"],
     &["logs"],
     &["exec"],
+    &["files"],
     &["diff"],
     &["forget"],
     &["gc"],
