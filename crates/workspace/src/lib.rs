@@ -77,6 +77,8 @@ pub struct Places {
     pub private: Vec<PathBuf>,
     /// Files outside the workspace that the session has a copy of: the original and the copy.
     pub moved: Vec<(PathBuf, PathBuf)>,
+    /// The directory in which the daemon keeps everything, which is nobody's work wherever it lies.
+    pub daemons: Option<PathBuf>,
 }
 
 /// A place on the host: a path below a directory.
@@ -100,6 +102,7 @@ impl Places {
             workspace: Some((inside.to_owned(), outside.to_owned())),
             private: ["/dev", "/proc", "/run", "/sys"].map(PathBuf::from).into(),
             moved: moved.to_owned(),
+            daemons: None,
         }
     }
 
@@ -109,6 +112,7 @@ impl Places {
             workspace: workspace.map(|path| (path.to_owned(), path.to_owned())),
             private: ["/proc", "/sys"].map(PathBuf::from).into(),
             moved: Vec::new(),
+            daemons: None,
         }
     }
 
@@ -119,7 +123,7 @@ impl Places {
         {
             return Some(Spot { base: Base::Workspace, below: below.to_owned() });
         }
-        if self.private.iter().any(|directory| path.starts_with(directory)) {
+        if self.private.iter().any(|directory| path.starts_with(directory)) || self.is_daemons(path) {
             return None;
         }
         let real = self.moved.iter().find(|(original, _)| original == path).map_or(path, |(_, copy)| copy);
@@ -133,13 +137,17 @@ impl Places {
             let below = directory.strip_prefix(outside).or_else(|_| directory.strip_prefix(inside));
             below.ok().map(Path::to_owned)
         };
-        Skipped(self.private.iter().filter_map(below).collect())
+        Skipped(self.private.iter().chain(&self.daemons).filter_map(below).collect())
+    }
+
+    /// Whether a path is below what the daemon keeps.
+    pub(crate) fn is_daemons(&self, path: &Path) -> bool {
+        self.daemons.as_ref().is_some_and(|directory| path.starts_with(directory))
     }
 
     /// With a directory that is the daemon's own.
-    pub fn without(mut self, directory: &Path) -> Self {
-        self.private.push(directory.to_owned());
-        self
+    pub fn without(self, directory: &Path) -> Self {
+        Self { daemons: Some(directory.to_owned()), ..self }
     }
 
     /// The workspace as it is seen, if the path is in it.

@@ -1,6 +1,7 @@
 //! What is being taken into a snapshot, file by file, on a thread with the user's rights.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -177,7 +178,7 @@ impl Taking {
                 let item = item?;
                 let name = item.file_name().to_bytes();
                 if name.starts_with(b"link_remap.") && item.ino() == file.facts.ino {
-                    return Ok(Some(file.path.with_file_name(std::ffi::OsStr::from_bytes(name))));
+                    return Ok(Some(file.path.with_file_name(OsStr::from_bytes(name))));
                 }
             }
             Ok(None)
@@ -227,7 +228,7 @@ impl Taking {
                         self.copy(&path, bases.open_file(&spot, OFlags::RDONLY), &facts, false, false);
                     }
                 }
-                _ => self.other(handle, &seen.path, &path, &facts),
+                _ => self.other(request.places, handle, &seen.path, &path, &facts),
             }
         }
         // Those in it were seen by themselves.
@@ -236,7 +237,7 @@ impl Taking {
     }
 
     /// A directory, a link, a pipe: what it is, without content.
-    fn other(&mut self, handle: BorrowedFd<'_>, below: &Path, path: &Path, facts: &Facts) {
+    fn other(&mut self, places: &Places, handle: BorrowedFd<'_>, below: &Path, path: &Path, facts: &Facts) {
         let node = match facts.kind {
             FileType::Directory => Node::Dir { tree: ObjectId::from_bytes([0; 32]) },
             FileType::Symlink => {
@@ -244,6 +245,8 @@ impl Taking {
                 let target = open_below(handle, below, flags, Mode::empty())
                     .and_then(|link| Ok(rustix::fs::readlinkat(&link, c"", Vec::new())?));
                 match target {
+                    // A way into what the daemon keeps, such as a branch's files, is no part of anybody's work.
+                    Ok(target) if places.is_daemons(Path::new(OsStr::from_bytes(target.as_bytes()))) => return,
                     Ok(target) if !target.is_empty() => {
                         Node::Symlink { target: ByteText::new(target.as_bytes()) }
                     }

@@ -355,6 +355,8 @@ fn a_workspace_is_what_people_work_on() {
     {
         home.write(Path::new("work").join(name), "2");
     }
+    symlink(home.path("work/state/branches/idea"), home.path("work/idea files")).unwrap();
+    symlink("/dev/null", home.path("work/null")).unwrap();
     let large = home.write("work/large.bin", "");
     File::options().write(true).open(&large).unwrap().set_len((512 << 20) + 1).unwrap();
     home.places = home.places.clone().without(&home.path("work/state"));
@@ -368,5 +370,6 @@ fn a_workspace_is_what_people_work_on() {
         "{told:?}"
     );
     assert!(told.iter().any(|(name, _)| name == "venv") && told.iter().all(|(name, _)| name != "state"));
-    assert!(listing.whole_tree);
+    assert!(listing.whole_tree && listing.entries.contains_key(&home.path("work/null")));
+    assert!(!listing.entries.contains_key(&home.path("work/idea files")), "it leads to what the daemon keeps");
 }

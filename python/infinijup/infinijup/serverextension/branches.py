@@ -9,6 +9,7 @@ from jupyter_core.utils import ensure_async
 
 from infinijup.daemon import DaemonError, target, to_wire
 from infinijup.serverextension import refusal
+from infinijup.serverextension.folders import FOLDER
 from infinijup.serverextension.hub import KERNEL_ID, KERNEL_NAME, PATH, Hub
 from infinijup.serverextension.keeper import NAME, ROOT, SESSION_ID, TYPE, Keeper
 
@@ -53,6 +54,9 @@ async def _open(
     kernel_name = labels.get(KERNEL_NAME) or (original.get("kernel") or {}).get("kernel_name") or "python3"
     own = {KERNEL_ID: kernel_id, KERNEL_NAME: kernel_name, ROOT: keeper.root, "jupyter.provisioned": "1"}
     own |= {PATH: path, NAME: os.path.basename(path), TYPE: labels.get(TYPE) or "notebook", SESSION_ID: session_id}
+    folder = keeper.folders.link(path, made)
+    if folder:
+        own[FOLDER] = folder
     change: dict[str, Any] = {"labels": own}
     if document := keeper.document(path):
         change["notebook"] = to_wire(document)
@@ -61,7 +65,7 @@ async def _open(
     await keeper.save_session(session_id, path, own[NAME], own[TYPE], kernel_id)
     hub.news.tell({"type": "history", "kernel_id": hub.kernel_of(original["id"])})
     answer = {"kernel_id": kernel_id, "kernel_name": kernel_name, "session_id": session_id, "path": path}
-    return {**answer, "session": hub.shown(await hub.get(made["id"])), "warnings": warnings}
+    return {**answer, "folder": folder, "session": hub.shown(await hub.get(made["id"])), "warnings": warnings}
 
 
 async def document_of(hub: Hub, commit: str) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Hub:
         self.news = News()
         # Called with each event of the daemon's, before anything is done about it.
         self.hooks: list[Callable[[Event], None]] = []
+        # Called with what a session was, when it is no more.
+        self.leaving: list[Callable[[SessionView], None]] = []
         self.views: dict[str, SessionView] = {}
         self.desks: dict[str, Desk] = {}
         self.swaps = Swaps(self)
@@ -244,7 +246,10 @@ class Hub:
 
     def removed(self, session: str) -> None:
         """A session is no more."""
-        if self.views.pop(session, None) is not None:
+        view = self.views.pop(session, None)
+        if view is not None:
+            for leave in self.leaving:
+                leave(view)
             self.news.tell({"type": "session", "kernel_id": self.kernel_of(session), "session": None, "id": session})
 
     # Telling.

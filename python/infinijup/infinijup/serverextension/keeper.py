@@ -18,6 +18,7 @@ from jupyter_core.utils import ensure_async
 from jupyter_server._tz import utcnow
 
 from infinijup.daemon import DaemonError, target, to_wire
+from infinijup.serverextension.folders import Folders
 from infinijup.serverextension.hub import KERNEL_ID, KERNEL_NAME, PATH, Hub
 
 SESSION_ID, TYPE, NAME, ROOT = "jupyter.session_id", "jupyter.type", "jupyter.name", "jupyter.root"
@@ -32,6 +33,7 @@ class Keeper:
     def __init__(self, hub: Hub, session_manager: Any, contents_manager: Any, root: str, log: logging.Logger):
         self.hub, self.sessions, self.contents, self.log = hub, session_manager, contents_manager, log
         self.kernels = hub.kernel_manager
+        self.folders = Folders(hub, contents_manager)
         # As the provisioner writes it.
         self.root = os.path.abspath(os.path.expanduser(root))
 

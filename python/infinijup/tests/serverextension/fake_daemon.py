@@ -29,6 +29,8 @@ def error(code: str, message: str, **more: Any) -> dict[str, Any]:
 
 class FakeDaemon:
     def __init__(self, directory: Path):
+        # Where the files of sessions are.
+        self.workspace: str | None = None
         self.directory = directory
         self.socket = directory / "d.sock"
         self.sessions: dict[str, dict[str, Any]] = {}
@@ -151,6 +153,18 @@ class FakeDaemon:
                 view = self.sessions.pop(session)
                 self.tell("session_removed", session=session)
                 return 200, view
+            case "GET", "sessions", session, "files":
+                view = self.sessions[session]
+                return 200, {
+                    "directory": view["workspace"],
+                    "own": view["parent"] is not None,
+                    "loose": [{"path": "/w/new.csv", "bytes": 5}],
+                }
+            case "GET", "commits", _, "files":
+                return 200, {"files": [{"path": "/w/new.csv", "bytes": 5}], "count": 1, "bytes": 5}
+            case "POST", "commits", _, "files":
+                written = [{"path": path, "to": f"{body['to']}/{Path(path).name}"} for path in body["paths"]]
+                return await self.job("copy_out", None, self.value({"type": "copy_out", "written": written, "skipped": []}))
             case "GET", "sessions", session, "history":
                 mine = [commit for commit in self.commits.values() if commit["session"] == session]
                 thread = {"name": session, "head": self.sessions[session]["head"], "session": session}
@@ -219,6 +233,7 @@ class FakeDaemon:
             "thread": session,
             "head": None,
             "parent": None,
+            "workspace": self.workspace,
             "created": now(),
             "exit": None,
         }

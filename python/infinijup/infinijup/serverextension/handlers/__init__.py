@@ -1,6 +1,7 @@
 """REST and events for the user interface, below `<base_url>/infinijup/`."""
 
 from infinijup.serverextension.handlers.events import EventsHandler
+from infinijup.serverextension.handlers.files import SessionFilesHandler, SnapshotFilesHandler
 from infinijup.serverextension.handlers.history import (
     DiffHandler,
     ForgetHandler,
@@ -30,6 +31,8 @@ ROUTES = [
     (rf"infinijup/kernels/{_KERNEL}", KernelHandler),
     (r"infinijup/sessions", SessionsHandler),
     (r"infinijup/sessions/(?P<session_id>[^/]+)", SessionHandler),
+    (r"infinijup/sessions/(?P<session_id>[^/]+)/files", SessionFilesHandler),
+    (r"infinijup/files", SnapshotFilesHandler),
     (r"infinijup/history", HistoryHandler),
     (r"infinijup/snapshot", SnapshotHandler),
     (r"infinijup/restore", RestoreHandler),
