@@ -1,8 +1,8 @@
 """A branch's files, where people look for them: a folder beside its notebook.
 
-The files of a branch are a copy that the daemon keeps in a place of its own. In the notebook's directory a link leads there, so that the file
-browser shows them, and they can be opened, downloaded and copied like any others. The link goes with the branch; what it leads to is
-never removed here.
+The files of a branch are a copy that the daemon keeps in a place of its own. In the notebook's directory a link leads there, so that
+the file browser shows them, and they can be opened, downloaded and copied like any others. The link goes with the branch; what it leads
+to is never removed here.
 """
 
 import os
