@@ -44,7 +44,10 @@ export type BranchOutcome = {
 export type BranchRequest = {
   /** The snapshot to begin with; a new one is taken if not given. */
   from?: string | null;
-  /** The branch's name; `NAME-1`, `NAME-2` … if there are several. */
+  /**
+   * The branch's name; `NAME-1`, `NAME-2` … if there are several. If not given, that of the original
+   * with `-branch`.
+   */
   name?: string | null;
   /** How many; one if not given. */
   count?: number | null;

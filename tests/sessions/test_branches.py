@@ -124,3 +124,11 @@ def test_a_branch_ends_and_leaves_the_original_alone(original):
     branch.remove()
     assert original.kernel.value("values") == ["shared past"]
     assert workspace != original.view()["workspace"]
+
+
+def test_branches_without_a_name_are_called_after_their_original(commands):
+    session = commands.kernel("study")
+    session.snapshot()
+    made = [commands.run("branch", "study").one("branched")["branches"][0]["session"]["name"] for _ in range(2)]
+    assert made == ["study-branch", "study-branch-2"]
+    assert commands.sessions().keys() == {"study", *made}

@@ -35,6 +35,18 @@ def disk(daemon):
     disk.remove()
 
 
+def test_a_snapshot_with_a_disk_that_is_gone_is_branched_into_another_session(commands, disk):
+    """Another table of mounts than at the snapshot: as on another machine, and under another daemon."""
+    first = commands.kernel("first")
+    first.kernel.run("x = 7")
+    first.snapshot("--tag", "with-disk")
+    disk.remove()
+    second = commands.kernel("second")
+    branch, _ = second.branch("both", "--from", "with-disk")
+    branch.connect()
+    assert branch.kernel.value("x") == 7
+
+
 @pytest.fixture
 def jupyter(commands):
     return Provisioner(commands)

@@ -144,7 +144,7 @@ pub struct RollbackOutcome {
 pub struct BranchRequest {
     /// The snapshot to begin with; a new one is taken if not given.
     pub from: Option<String>,
-    /// The branch's name; `NAME-1`, `NAME-2` … if there are several.
+    /// The branch's name; `NAME-1`, `NAME-2` … if there are several. If not given, that of the original with `-branch`.
     pub name: Option<String>,
     /// How many; one if not given.
     pub count: Option<u32>,

@@ -44,6 +44,23 @@ pub fn check_session(name: &str) -> Result<(), Broken> {
     check_ref(name)
 }
 
+/// Names for so many branches of a session, none of them taken: `NAME-branch`, `NAME-branch-2` … A branch of a branch is no `NAME-branch-branch`.
+pub fn branches_of(name: &str, count: usize, is_taken: impl Fn(&str) -> bool) -> Vec<String> {
+    let (stem, rest) = name.rsplit_once("-branch").unwrap_or((name, ""));
+    let is_branch =
+        rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    let stem = if is_branch { stem } else { name };
+    // Room for the number.
+    let longest = LONGEST_SESSION - "-branch-12345".len();
+    let end = (0..=stem.len().min(longest)).rev().find(|&end| stem.is_char_boundary(end)).unwrap_or(0);
+    let stem = stem.get(..end).unwrap_or(stem);
+    let named = |number: usize| match number {
+        1 => format!("{stem}-branch"),
+        number => format!("{stem}-branch-{number}"),
+    };
+    (1..).map(named).filter(|name| !is_taken(name)).take(count).collect()
+}
+
 /// Checks the name of a thread or a tag.
 pub fn check_ref(name: &str) -> Result<(), Broken> {
     if name.is_empty() || name.len() > LONGEST_REF {
@@ -123,6 +140,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn branches_have_the_name_of_what_they_were_branched_off() {
+        let free = |name: &str, count| branches_of(name, count, |name| name == "study-branch-2");
+        assert_eq!(free("study", 3), ["study-branch", "study-branch-3", "study-branch-4"]);
+        assert_eq!(free("study-branch-7", 1), ["study-branch"]);
+        assert_eq!(free("study-branch", 1), ["study-branch"]);
+        assert_eq!(free("a-branch-office", 1), ["a-branch-office-branch"]);
+        for name in branches_of(&"ä".repeat(32), 20_000, |_| false) {
+            assert_eq!(check_session(&name), Ok(()), "{name}");
+        }
+    }
 
     #[test]
     fn each_rule_of_a_ref_is_named() {

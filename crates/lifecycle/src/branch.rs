@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
+use base::names::branches_of;
+
 use api::{BranchOutcome, BranchRequest, SessionState, SnapshotRequest};
 use cas_core::ObjectId;
 use checkpoint_criu::images::Images;
@@ -152,16 +154,19 @@ impl Engine {
         };
         let mut steps = Steps::new(watch);
         let aim = Arc::new(self.aim(&record, &store, from, count, false, &mut steps)?);
-        let name = |number: u32| {
-            request
-                .name
-                .as_ref()
-                .map(|name| if count == 1 { name.clone() } else { format!("{name}-{number}") })
+        let names = match &request.name {
+            Some(name) if count == 1 => vec![name.clone()],
+            Some(name) => (1..=count).map(|number| format!("{name}-{number}")).collect(),
+            None => {
+                let records = self.records();
+                let is_taken = |name: &str| records.values().any(|record| record.name == name);
+                branches_of(&record.name, count as usize, is_taken)
+            }
         };
+        let name = |number: u32| names.get(number as usize - 1).map(String::as_str);
         let wish = request.gpus.clone().map(gpu_wish);
         let wish = wish.as_ref();
-        let make =
-            |number| self.branch_one(&record, &store, &aim, name(number).as_deref(), wish, Steps::new(watch));
+        let make = |number| self.branch_one(&record, &store, &aim, name(number), wish, Steps::new(watch));
         if count == 1 { Ok(vec![make(1)?]) } else { several(count, make) }
     }
 

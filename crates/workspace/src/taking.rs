@@ -246,7 +246,9 @@ impl Taking {
                     .and_then(|link| Ok(rustix::fs::readlinkat(&link, c"", Vec::new())?));
                 match target {
                     // A way into what the daemon keeps, such as a branch's files, is no part of anybody's work.
-                    Ok(target) if places.is_daemons(Path::new(OsStr::from_bytes(target.as_bytes()))) => return,
+                    Ok(target) if places.is_daemons(Path::new(OsStr::from_bytes(target.as_bytes()))) => {
+                        return;
+                    }
                     Ok(target) if !target.is_empty() => {
                         Node::Symlink { target: ByteText::new(target.as_bytes()) }
                     }

@@ -371,5 +371,8 @@ fn a_workspace_is_what_people_work_on() {
     );
     assert!(told.iter().any(|(name, _)| name == "venv") && told.iter().all(|(name, _)| name != "state"));
     assert!(listing.whole_tree && listing.entries.contains_key(&home.path("work/null")));
-    assert!(!listing.entries.contains_key(&home.path("work/idea files")), "it leads to what the daemon keeps");
+    assert!(
+        !listing.entries.contains_key(&home.path("work/idea files")),
+        "it leads to what the daemon keeps"
+    );
 }
