@@ -122,6 +122,8 @@ export class Api {
     kernel_id: string;
     to: string;
     force?: boolean;
+    /** Whether files go back too; they do if it is not said. */
+    files?: boolean;
     notebook?: ReadonlyJSONObject;
   }): Promise<Wire.RollbackOutcome> {
     return this._send('POST', 'restore', body);

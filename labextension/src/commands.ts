@@ -20,8 +20,8 @@ import {
   untag
 } from './actions/snapshot';
 import { showDoctor } from './doctor';
-import { cut, nameOf, time } from './format';
-import { firstLine, shortId } from './history/format';
+import { cut, distinct, nameOf, time } from './format';
+import { codeLine, firstLine } from './history/format';
 import { branchIcon, resumeIcon, snapshotIcon, suspendIcon } from './icons';
 import type { IKernelState } from './model';
 import { asApiError } from './model';
@@ -231,7 +231,7 @@ export function addCommands(deps: IDeps): Restorer {
     await model.loadHistory(target.kernelId);
     const { history } = model.state(target.kernelId);
     const commits = (history?.commits ?? []).slice(0, OFFERED);
-    const lines = commits.map(lineOf);
+    const lines = distinct(commits.map(lineOf));
     const result = await InputDialog.getItem({ title, items: lines });
     const at = result.button.accept ? lines.indexOf(result.value ?? '') : -1;
     return commits[at] ?? null;
@@ -333,16 +333,13 @@ function addOthers(deps: IDeps): void {
 }
 
 function lineOf(commit: CommitView): string {
-  const what = commit.label || commit.message || commit.cell?.source || '';
   const name = nameOf(commit);
+  const when = time(commit.time, new Date());
+  const what = codeLine(commit.cell?.source ?? '') || firstLine(commit.message);
   return cut(
-    [
-      time(commit.time, new Date()),
-      name === shortId(commit.id) ? name : `${name} (${shortId(commit.id)})`,
-      what === name ? '' : firstLine(what)
-    ]
-      .filter(part => part)
-      .join(' · '),
+    name.startsWith(when)
+      ? name
+      : [when, name, what].filter(part => part).join(' · '),
     90
   );
 }

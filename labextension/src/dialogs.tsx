@@ -1,7 +1,13 @@
 /** The questions that are asked before something is done. */
-import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
+import {
+  Clipboard,
+  Dialog,
+  ReactWidget,
+  showDialog
+} from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
+import type { ApiError } from './api';
 import type { ICellChanges } from './changes';
 import { isEmpty } from './changes';
 import { cut, nameOf, time } from './format';
@@ -74,11 +80,11 @@ class RestoreBody extends Body implements Dialog.IBodyWidget<RestoreMode> {
       <>
         <p>
           {trans.__(
-            'The kernel and the files it works with go back to how they were at %1. What it computed since then is undone.',
+            'The kernel and the files it has open go back to how they were at %1. What ran since then is undone.',
             time(commit.time, new Date())
           )}
         </p>
-        {busy && <p>{trans.__('The cell that runs now is given up.')}</p>}
+        {busy && <p>{trans.__('The cell that runs now is stopped.')}</p>}
         <fieldset>
           <legend>{trans.__('Bring back')}</legend>
           <label>
@@ -106,15 +112,13 @@ class RestoreBody extends Body implements Dialog.IBodyWidget<RestoreMode> {
         {!changes && (
           <p className="jp-Infinijup-quiet">
             {trans.__(
-              'This snapshot holds no notebook that could be put back.'
+              'The notebook was not saved with this snapshot, so only the kernel goes back.'
             )}
           </p>
         )}
         {changes && this._mode === 'both' && this._lost(changes)}
         <p className="jp-Infinijup-quiet">
-          {trans.__(
-            'An automatic snapshot of now is taken first, so this can be undone.'
-          )}
+          {trans.__('Now is saved first, so you can undo this.')}
         </p>
       </>
     );
@@ -174,7 +178,7 @@ export async function askRestore(
   question: IRestoreQuestion
 ): Promise<RestoreMode | null> {
   const result = await showDialog<RestoreMode>({
-    title: trans.__('Restore %1?', cut(nameOf(question.commit), 60)),
+    title: trans.__('Restore %1?', nameOf(question.commit)),
     body: new RestoreBody(trans, question),
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),
@@ -208,13 +212,17 @@ class ListBody extends Body {
   }
 }
 
-/** Asks whether files that others changed may be overwritten. */
+/** What becomes of files that others changed. */
+export type FilesChoice = 'keep' | 'overwrite';
+
+/** Asks what shall become of files that others changed; `null` if nothing is to be done. */
 export async function askForce(
   trans: TranslationBundle,
   files: readonly Text[]
-): Promise<boolean> {
+): Promise<FilesChoice | null> {
+  const keep = trans.__('Keep These Files');
   const result = await showDialog({
-    title: trans.__('Overwrite files that others changed?'),
+    title: trans.__('These files were changed by someone else'),
     body: new ListBody(
       'force',
       trans,
@@ -224,30 +232,30 @@ export async function askForce(
         files.length
       ),
       files.map(plain),
-      trans.__('They are kept in the automatic snapshot that is taken first.')
+      trans.__(
+        'Keep them: the kernel goes back and all files stay as they are now. Overwrite them: files go back too; what is in them now is saved with the snapshot of now.'
+      )
     ),
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.createButton({ label: keep, accept: true }),
       Dialog.warnButton({ label: trans.__('Overwrite') })
     ],
-    defaultButton: 0
+    defaultButton: 1
   });
-  return result.button.accept;
+  if (!result.button.accept) {
+    return null;
+  }
+  return result.button.label === keep ? 'keep' : 'overwrite';
 }
 
 /** Asks before snapshots are deleted. */
 export async function askDelete(
   trans: TranslationBundle,
-  commits: readonly (CommitView | string)[]
+  commits: readonly (CommitView | null)[]
 ): Promise<boolean> {
-  const tagged = commits.some(
-    commit => typeof commit !== 'string' && commit.tags.length > 0
-  );
-  const after = trans._n(
-    'It leaves the history, and its space is given back with the next clean-up. This cannot be undone.',
-    'They leave the history, and their space is given back with the next clean-up. This cannot be undone.',
-    commits.length
-  );
+  const tagged = commits.some(commit => !!commit?.tags.length);
+  const after = trans.__('This cannot be undone.');
   const result = await showDialog({
     title: trans._n(
       'Delete %1 snapshot?',
@@ -262,8 +270,10 @@ export async function askDelete(
         'These snapshots will be deleted:',
         commits.length
       ),
-      commits.map(nameOf),
-      tagged ? `${after} ${trans.__('Tags go too.')}` : after
+      commits.map(commit =>
+        commit ? nameOf(commit) : trans.__('a snapshot that is not shown here')
+      ),
+      tagged ? `${after} ${trans.__('The tags go too.')}` : after
     ),
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),
@@ -344,4 +354,42 @@ export async function askText(
     focusNodeSelector: 'input[type=text]'
   });
   return result.button.accept ? result.value || null : null;
+}
+
+class MessageBody extends Body {
+  constructor(
+    private readonly _message: string,
+    private readonly _code: string | null
+  ) {
+    super('message');
+  }
+
+  protected render(): JSX.Element {
+    return (
+      <>
+        <p>{this._message}</p>
+        {this._code && <p className="jp-Infinijup-quiet">{this._code}</p>}
+      </>
+    );
+  }
+}
+
+/** A message that is too long for a notification; of an error, everything can be copied. */
+export async function showMessage(
+  trans: TranslationBundle,
+  title: string,
+  message: string,
+  error?: ApiError
+): Promise<void> {
+  const copy = trans.__('Copy Details');
+  const close = Dialog.okButton({ label: trans.__('Close') });
+  const result = await showDialog({
+    title,
+    body: new MessageBody(message, error?.code ?? null),
+    buttons: error ? [Dialog.createButton({ label: copy }), close] : [close],
+    defaultButton: error ? 1 : 0
+  });
+  if (error && result.button.label === copy) {
+    Clipboard.copyToSystem(error.details);
+  }
 }

@@ -5,17 +5,11 @@
  * and can undo it. A rollback may have put the file on disk back too; JupyterLab would then ask at the next save which
  * of the two to keep. So the context first takes note of the file as it is now, and then saves what the page shows.
  */
-import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { INotebookContent } from '@jupyterlab/nbformat';
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import { NotebookActions } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
-import type { CellNote } from './wire';
-
-/** The server keeps no more of a cell's source. */
-const LONGEST_SOURCE = 2000;
 
 /** The document as it is in the page now. */
 export function contentOf(panel: NotebookPanel): ReadonlyJSONObject {
@@ -76,40 +70,4 @@ async function followFile(
   }
   await context.revert();
   return true;
-}
-
-/** Remembers which cell of each notebook ran last. */
-export class LastCells {
-  constructor() {
-    const note = (_: unknown, args: { notebook: object; cell: object }) => {
-      this._cells.set(args.notebook, (args.cell as { model: object }).model);
-    };
-    NotebookActions.executionScheduled.connect(note);
-  }
-
-  /** The cell that runs or ran last, the active one if none did. */
-  of(panel: NotebookPanel): CellNote | undefined {
-    const notebook = panel.content;
-    const running = notebook.widgets.find(
-      cell =>
-        cell.model.type === 'code' &&
-        (cell.model as ICodeCellModel).executionState === 'running'
-    )?.model;
-    const last = this._cells.get(notebook);
-    const model =
-      running ??
-      notebook.widgets.find(cell => cell.model === last)?.model ??
-      notebook.activeCell?.model;
-    if (!model) {
-      return undefined;
-    }
-    return {
-      id: model.id,
-      number:
-        model.type === 'code' ? (model as ICodeCellModel).executionCount : null,
-      source: model.sharedModel.getSource().slice(0, LONGEST_SOURCE)
-    };
-  }
-
-  private readonly _cells = new WeakMap<object, object>();
 }

@@ -1,13 +1,30 @@
 /** How a snapshot is spoken of in a sentence. The rest is in `history/format`. */
-import { clock, shortId } from './history/format';
+import { clock, codeLine, firstLine } from './history/format';
 import type { CommitView } from './wire';
 
-/** What a snapshot is called: its label, a tag, or its id. */
-export function nameOf(commit: CommitView | string): string {
-  if (typeof commit === 'string') {
-    return shortId(commit);
+/** Longer pieces of a name make a sentence hard to read. */
+const LONGEST = 40;
+
+/** What a snapshot is called: its label, a tag, or when it was taken and after which cell, `12:17 · scores = …`. */
+export function nameOf(commit: CommitView, now = new Date()): string {
+  const given = commit.label || commit.tags[0];
+  if (given) {
+    return firstLine(given, LONGEST);
   }
-  return commit.label || commit.tags[0] || shortId(commit.id);
+  const what =
+    codeLine(commit.cell?.source ?? '', LONGEST) ||
+    firstLine(commit.message, LONGEST);
+  return [time(commit.time, now), what].filter(part => part).join(' · ');
+}
+
+/** Lines that can be told apart: one that was there before gets its number. */
+export function distinct(lines: readonly string[]): string[] {
+  const seen = new Map<string, number>();
+  return lines.map(line => {
+    const count = (seen.get(line) ?? 0) + 1;
+    seen.set(line, count);
+    return count === 1 ? line : `${line} (${count})`;
+  });
 }
 
 /** At most so many characters, with a mark where something is left out. */

@@ -23,12 +23,13 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { IDeps } from './actions/deps';
 import { Api } from './api';
+import { markAsleep } from './asleep';
 import { addCommands } from './commands';
-import { LastCells } from './document';
+import { LastCells } from './lastcells';
 import { EventStream } from './events';
 import { asApiError, Model } from './model';
 import { Notebooks } from './notebooks';
-import { asSentence, showError } from './notify';
+import { asSentence, showError, withdrawWhenBack } from './notify';
 import { makeOffers } from './offers';
 import { addPanel } from './panel';
 import { policyOf } from './policy';
@@ -38,6 +39,7 @@ import { StatusItem } from './status';
 import { CommandIDs, IInfinijup } from './tokens';
 import { addToolbarButtons } from './toolbar';
 import { endUnheardCells } from './unheard';
+import { refreshWidgets } from './widgets';
 
 export { IInfinijup } from './tokens';
 
@@ -76,7 +78,7 @@ const plugin: JupyterFrontEndPlugin<IInfinijup> = {
       model,
       notebooks,
       trans,
-      lastCells: new LastCells()
+      lastCells: new LastCells(tracker, model)
     };
     const restorer = addCommands(deps);
     if (toolbars) {
@@ -105,6 +107,9 @@ const plugin: JupyterFrontEndPlugin<IInfinijup> = {
     });
     makeOffers(deps, restorer);
     endUnheardCells(deps);
+    markAsleep(notebooks, trans);
+    refreshWidgets(deps);
+    withdrawWhenBack(model);
 
     const source = new HistorySource(model);
     const aim = () => {

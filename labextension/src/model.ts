@@ -26,6 +26,9 @@ import type {
 /** Branches may have newer snapshots than a kernel itself; so many are looked at to find its own. */
 const LOOKED_AT = 20;
 
+/** How long the event of a snapshot may come after that of its session, in milliseconds. */
+const EVENT_LATER = 1000;
+
 /** What is known of one kernel. */
 export interface IKernelState {
   readonly kernelId: string;
@@ -189,17 +192,43 @@ export class Model implements IDisposable {
     kernelId: string,
     head?: string | null
   ): Promise<void> {
-    if (!head || this.state(kernelId).last) {
+    if (!head || this.state(kernelId).last?.id === head) {
       return;
     }
-    const { commits } = await this.api.history(
-      { kernel_id: kernelId },
-      LOOKED_AT
-    );
-    const last = commits.find(commit => commit.id === head);
-    if (last && !this.state(kernelId).last) {
-      this._set(kernelId, { last });
+    let found = this.commit(head);
+    if (!found) {
+      const { commits } = await this.api.history(
+        { kernel_id: kernelId },
+        LOOKED_AT
+      );
+      found = commits.find(commit => commit.id === head) ?? null;
     }
+    // A session that was looked at before its newest snapshot still names the one before.
+    const { last } = this.state(kernelId);
+    if (found && (!last || last.time < found.time)) {
+      this._set(kernelId, { last: found });
+    }
+  }
+
+  /** A snapshot that no event told of, as that of an automatic suspend: the session's head says that it is there. */
+  private _followHead(kernelId: string): void {
+    const isNews = () => {
+      const { session, last } = this.state(kernelId);
+      return !!session?.head && session.head !== last?.id;
+    };
+    if (!isNews() || this._following.has(kernelId)) {
+      return;
+    }
+    this._following.add(kernelId);
+    // The event of a snapshot mostly comes a moment later, and then there is nothing to ask.
+    setTimeout(() => {
+      this._following.delete(kernelId);
+      if (this._watchers.has(kernelId) && isNews()) {
+        const { head } = this.state(kernelId).session ?? {};
+        // What cannot be asked now is asked with the next change.
+        this._findLast(kernelId, head).catch(() => undefined);
+      }
+    }, EVENT_LATER);
   }
 
   private async _load(kernelId: string): Promise<void> {
@@ -288,6 +317,7 @@ export class Model implements IDisposable {
       if (history) {
         this._keep(kernelId, withSession(history, session));
       }
+      this._followHead(kernelId);
     }
     this._sessionChanged.emit(session);
   }
@@ -350,6 +380,7 @@ export class Model implements IDisposable {
 
   private readonly _kernels = new Map<string, IKernelState>();
   private readonly _watchers = new Map<string, number>();
+  private readonly _following = new Set<string>();
   private readonly _loading = new Map<string, Promise<void>>();
   private readonly _changed = new Signal<this, string>(this);
   private readonly _jobChanged = new Signal<this, IJobChange>(this);

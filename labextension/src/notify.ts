@@ -2,24 +2,22 @@
  * Notifications: what is under way, what happened, what went wrong.
  *
  * An operation has one notification from its beginning to its end. The daemon's job events move it; the answer of the
- * request ends it. An error is one sentence, followed by the hint where it fits; the rest can be copied.
+ * request ends it. JupyterLab shows 140 characters of a message, so what is shown are whole sentences that fit, and the
+ * rest is one click away. What is no longer so is withdrawn: an error once the same kernel can be worked with again or
+ * the service is back, an offer once somebody has taken it.
  */
-import {
-  Clipboard,
-  Dialog,
-  Notification,
-  showDialog
-} from '@jupyterlab/apputils';
+import { Clipboard, Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Throttler } from '@lumino/polling';
 import type { ApiError } from './api';
-import { cut } from './format';
-import type { IJobChange, Model } from './model';
+import { showMessage } from './dialogs';
+import { Course } from './history/progress';
+import type { IJobChange, IKernelState, Model } from './model';
 import { asApiError } from './model';
-import type { JobNews } from './wire';
+import type { JobNews, SessionView } from './wire';
+import { asSentence, fitting } from './words';
 
-/** JupyterLab cuts longer messages. */
-const LONGEST = 140;
+export { asSentence };
 
 /** The least time between two steps of a notification, in milliseconds: steps that are over sooner are not worth a look. */
 const STEP = 250;
@@ -32,6 +30,8 @@ export interface IEnd {
   message: string;
   type?: 'success' | 'warning' | 'info';
   actions?: Notification.IAction[];
+  /** For as long as this is so of the kernel, the message is right; it goes when it is not so any longer. */
+  while?: (state: IKernelState) => boolean;
 }
 
 /** An operation that a notification follows. */
@@ -47,32 +47,37 @@ export interface IOperation<T> {
   handled?: (error: ApiError) => boolean;
 }
 
+/** Errors that are on the screen, by the kernel that they are about. */
+const errorsOf = new Map<string, string[]>();
+
+/** Errors that say that somebody did not answer. */
+const unanswered = new Set<string>();
+
 /** Shows what is under way and what came of it; `null` if it failed. */
 export async function follow<T>(
   model: Model,
   trans: TranslationBundle,
   operation: IOperation<T>
 ): Promise<T | null> {
-  const id = Notification.emit(operation.begin, 'in-progress', {
+  const { kernelId, begin } = operation;
+  const id = Notification.emit(trans.__('%1 …', begin), 'in-progress', {
     autoClose: false
   });
+  const course = new Course();
   let last: JobNews | null = null;
   const moved = new Throttler(
     () => {
       if (last) {
-        const share = progressOf(last);
-        Notification.update({
-          id,
-          message: cut(stepLine(operation.begin, last), LONGEST),
-          ...(share === null ? {} : { progress: share })
-        });
+        const { words } = course.follow(last, trans);
+        const line = begin.startsWith(words) ? begin : `${begin}: ${words}`;
+        Notification.update({ id, message: trans.__('%1 …', line) });
       }
     },
     { limit: STEP, edge: 'trailing' }
   );
-  const onJob = (_: Model, { kernelId, job }: IJobChange) => {
+  const onJob = (_: Model, { kernelId: of, job }: IJobChange) => {
     if (
-      kernelId === operation.kernelId &&
+      of === kernelId &&
       job.state === 'running' &&
       operation.kinds.includes(job.kind ?? '')
     ) {
@@ -84,19 +89,29 @@ export async function follow<T>(
   try {
     const result = await operation.work().finally(() => moved.dispose());
     const end = operation.end(result);
+    const { shown, rest } = fitting(end.message);
     Notification.update({
       id,
-      message: cut(end.message, LONGEST),
+      message: shown || trans.__('Done.'),
       type: end.type ?? 'success',
       autoClose: end.type === 'warning' ? false : SHOWN,
-      actions: end.actions ?? []
+      actions: [
+        ...(rest ? [readAll(trans, end.message)] : []),
+        ...(end.actions ?? [])
+      ]
     });
+    errorsOf.get(kernelId)?.forEach(error => Notification.dismiss(error));
+    errorsOf.delete(kernelId);
+    if (end.while) {
+      withdrawWhen(model, kernelId, id, end.while);
+    }
     return result;
   } catch (thrown) {
     const error = asApiError(thrown);
     Notification.dismiss(id);
     if (!operation.handled?.(error)) {
-      showError(trans, error);
+      const shown = showError(trans, error);
+      errorsOf.set(kernelId, [...(errorsOf.get(kernelId) ?? []), shown]);
     }
     return null;
   } finally {
@@ -104,22 +119,63 @@ export async function follow<T>(
   }
 }
 
-/** Shows an error with the way out. */
+/** Takes a notification away once what it says was so and is not so any longer. */
+function withdrawWhen(
+  model: Model,
+  kernelId: string,
+  id: string,
+  holds: (state: IKernelState) => boolean
+): void {
+  // The event may come after the answer.
+  let wasSo = false;
+  const look = () => {
+    const isSo = holds(model.state(kernelId));
+    if (wasSo && !isSo) {
+      Notification.dismiss(id);
+      model.changed.disconnect(look);
+    }
+    wasSo ||= isSo;
+  };
+  model.changed.connect(look);
+  look();
+}
+
+/** Errors of a service that did not answer go when it answers again. */
+export function withdrawWhenBack(model: Model): void {
+  const withdraw = () => {
+    unanswered.forEach(id => Notification.dismiss(id));
+    unanswered.clear();
+  };
+  model.awayChanged.connect((_, away) => {
+    if (!away) {
+      withdraw();
+    }
+  });
+  // The stream of events was opened anew: the Jupyter server is back.
+  model.sessionChanged.connect((_, session: SessionView | null) => {
+    if (!session && !model.away) {
+      withdraw();
+    }
+  });
+}
+
+/** Shows an error with the way out; the id of its notification. */
 export function showError(
   trans: TranslationBundle,
   error: ApiError,
   what?: string
-): void {
+): string {
   const sentence = sentenceOf(trans, error, what);
-  const hint = error.hint ? asSentence(error.hint) : '';
-  const both = hint ? `${sentence} ${hint}` : sentence;
+  const whole = error.hint ? `${sentence} ${asSentence(error.hint)}` : sentence;
+  const { shown, rest } = fitting(whole);
   const actions: Notification.IAction[] = [];
-  if (both.length > LONGEST) {
+  if (rest) {
     actions.push({
       label: trans.__('What to do…'),
       caption: trans.__('Show the whole message and the way out'),
       displayType: 'accent',
-      callback: () => void explain(trans, error, sentence, hint)
+      callback: () =>
+        void showMessage(trans, trans.__('This did not work'), whole, error)
     });
   }
   actions.push({
@@ -131,10 +187,26 @@ export function showError(
       Clipboard.copyToSystem(error.details);
     }
   });
-  Notification.error(both.length > LONGEST ? cut(sentence, LONGEST) : both, {
+  const id = Notification.error(shown || trans.__('This did not work.'), {
     autoClose: false,
     actions
   });
+  if (['daemon-away', 'server-away'].includes(error.code)) {
+    unanswered.add(id);
+  }
+  return id;
+}
+
+function readAll(
+  trans: TranslationBundle,
+  message: string
+): Notification.IAction {
+  return {
+    label: trans.__('Read all'),
+    caption: trans.__('Show the whole message'),
+    displayType: 'link',
+    callback: () => void showMessage(trans, trans.__('What happened'), message)
+  };
 }
 
 /** The daemon's sentence, or ours where nobody answered. */
@@ -144,53 +216,18 @@ function sentenceOf(
   what?: string
 ): string {
   if (error.code === 'server-away') {
-    return trans.__('The Jupyter server did not answer.');
+    return trans.__(
+      'The Jupyter server did not answer. Check that it runs, then try again.'
+    );
   }
   if (error.status === 403) {
     return trans.__('You are not allowed to do this on this server.');
   }
+  if (error.code === 'daemon-away') {
+    return trans.__(
+      'The snapshot service does not answer. Your kernels run on.'
+    );
+  }
   const sentence = asSentence(error.message);
   return what ? `${what}: ${sentence}` : sentence;
-}
-
-/** The daemon's messages are in lower case without a full stop; people get a sentence. */
-export function asSentence(message: string): string {
-  const line = message.trim();
-  if (!line) {
-    return line;
-  }
-  const first = line[0].toUpperCase() + line.slice(1);
-  return /[.!?…]$/.test(first) ? first : `${first}.`;
-}
-
-async function explain(
-  trans: TranslationBundle,
-  error: ApiError,
-  sentence: string,
-  hint: string
-): Promise<void> {
-  const result = await showDialog({
-    title: trans.__('infinijup: %1', error.code),
-    body: hint ? `${sentence}\n\n${hint}` : sentence,
-    buttons: [
-      Dialog.createButton({ label: trans.__('Copy Details') }),
-      Dialog.okButton({ label: trans.__('Close') })
-    ],
-    defaultButton: 1
-  });
-  if (result.button.label === trans.__('Copy Details')) {
-    Clipboard.copyToSystem(error.details);
-  }
-}
-
-function progressOf(job: JobNews): number | null {
-  return typeof job.done === 'number' && job.total
-    ? Math.min(1, job.done / job.total)
-    : null;
-}
-
-function stepLine(begin: string, job: JobNews): string {
-  const share = progressOf(job);
-  const percent = share === null ? '' : ` ${Math.floor(share * 100)}\u00a0%`;
-  return job.step ? `${begin} (${job.step}${percent})` : begin + percent;
 }

@@ -125,7 +125,7 @@ async function ask(
 
 function sentence(trans: TranslationBundle, { commit, reason }: Offer): string {
   const when = time(commit.time, new Date());
-  const name = cut(nameOf(commit), 40);
+  const name = nameOf(commit);
   switch (reason) {
     case 'crash':
       return trans.__(

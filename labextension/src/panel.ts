@@ -6,6 +6,7 @@ import type { ITranslator } from '@jupyterlab/translation';
 import { CompareWidget, HistoryPanel } from './history';
 import { asApiError } from './model';
 import { showError } from './notify';
+import { widest } from './places';
 import type { IInfinijup } from './tokens';
 import { CommandIDs, PANEL_ID } from './tokens';
 import type { CommitView } from './wire';
@@ -30,8 +31,21 @@ export function addPanel(
 
   const compare = async (a: CommitView, b: CommitView): Promise<void> => {
     const [older, newer] = a.time <= b.time ? [a, b] : [b, a];
+    const renderers = notebooks.tracker.currentWidget?.content.rendermime;
+    if (!renderers) {
+      return; // the command needs a notebook
+    }
     const content = new CompareWidget({
       diff: model.api.diff(older.id, newer.id),
+      // Without the notebooks, there is what the server found: cells without their outputs.
+      documents: Promise.all([
+        model.api.notebook(older.id),
+        model.api.notebook(newer.id)
+      ]).then(
+        ([before, after]) => ({ before, after }),
+        () => null
+      ),
+      renderers: renderers.clone(),
       a: older,
       b: newer,
       translator
@@ -54,7 +68,11 @@ export function addPanel(
     if (open) {
       widget.dispose();
     } else {
-      shell.add(widget, 'main', { mode: 'tab-after', type: 'Comparison' });
+      shell.add(widget, 'main', {
+        ref: widest(shell.widgets('main'))?.id,
+        mode: 'tab-after',
+        type: 'Comparison'
+      });
     }
     shell.activateById(widget.id);
   };
@@ -64,7 +82,7 @@ export function addPanel(
     label: args =>
       args.a ? trans.__('Compare') : trans.__('Compare the Last Snapshots'),
     caption: trans.__(
-      'Show what changed between two snapshots: cells, variables, files, memory'
+      'Show what changed between two snapshots: cells, outputs, variables, files'
     ),
     describedBy: {
       args: {

@@ -4,6 +4,7 @@ import { TextItem } from '@jupyterlab/statusbar';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import React from 'react';
+import { suspendIcon } from './icons';
 import type { Notebooks } from './notebooks';
 import type { IStatusLine } from './statusline';
 import { statusLine } from './statusline';
@@ -18,6 +19,7 @@ export class StatusItem extends ReactWidget {
   ) {
     super();
     this.addClass('jp-mod-highlighted');
+    this.addClass('jp-Infinijup-status');
     _notebooks.changed.connect(this._onChanged, this);
     this._onChanged();
   }
@@ -34,19 +36,29 @@ export class StatusItem extends ReactWidget {
     }
     const open = () => void this._commands.execute(CommandIDs.openHistory);
     return (
-      <TextItem
-        source={line.text}
-        title={line.title}
-        role="button"
-        tabIndex={0}
-        onClick={open}
-        onKeyDown={event => {
-          if (event.key === 'Enter' || event.key === ' ') {
-            event.preventDefault();
-            open();
-          }
-        }}
-      />
+      <>
+        {line.state === 'suspended' && (
+          <suspendIcon.react
+            tag="span"
+            className="jp-Infinijup-moon"
+            height="16px"
+            width="16px"
+          />
+        )}
+        <TextItem
+          source={line.text}
+          title={line.title}
+          role="button"
+          tabIndex={0}
+          onClick={open}
+          onKeyDown={event => {
+            if (event.key === 'Enter' || event.key === ' ') {
+              event.preventDefault();
+              open();
+            }
+          }}
+        />
+      </>
     );
   }
 

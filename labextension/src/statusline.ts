@@ -25,37 +25,43 @@ export function statusLine(
   if (away) {
     return {
       state: 'away',
-      text: trans.__('Snapshots: off'),
-      title: trans.__('The infinijup daemon cannot be reached.')
+      text: trans.__('Snapshots off'),
+      title: trans.__(
+        'The snapshot service does not answer. Start it with `infinijup daemon start`.'
+      )
     };
   }
   const session = kernel.session!;
+  // That a kernel runs, JupyterLab says itself.
   const states: Record<string, string> = {
-    starting: trans.__('starting'),
-    running: trans.__('running'),
-    suspended: trans.__('suspended'),
-    ended: trans.__('ended'),
-    failed: trans.__('lost')
+    starting: trans.__('Kernel starting'),
+    suspended: trans.__('Kernel suspended'),
+    ended: trans.__('Kernel ended'),
+    failed: trans.__('Kernel lost')
   };
   const jobs: Record<string, string> = {
-    snapshot: trans.__('snapshot…'),
-    rollback: trans.__('restoring…'),
-    branch: trans.__('branching…'),
-    suspend: trans.__('suspending…'),
-    resume: trans.__('resuming…'),
-    restart: trans.__('restarting…')
+    snapshot: trans.__('Saving now…'),
+    rollback: trans.__('Restoring…'),
+    branch: trans.__('Branching…'),
+    suspend: trans.__('Suspending…'),
+    resume: trans.__('Waking the kernel…'),
+    restart: trans.__('Restarting…')
   };
   const job = kernel.job?.kind ?? session.operation;
-  const state = job
-    ? (jobs[job] ?? trans.__('busy…'))
-    : (states[session.state] ?? session.state);
-  const parts = [trans.__('Session: %1', state)];
+  const parts: string[] = [];
+  if (job) {
+    parts.push(jobs[job] ?? trans.__('Working…'));
+  } else if (states[session.state]) {
+    parts.push(states[session.state]);
+  }
   if (session.vram_bytes) {
     parts.push(trans.__('GPU %1', size(session.vram_bytes)));
   }
-  if (kernel.last) {
-    parts.push(trans.__('snapshot %1', time(kernel.last.time, now)));
-  }
+  parts.push(
+    kernel.last
+      ? trans.__('Last snapshot %1', time(kernel.last.time, now))
+      : trans.__('No snapshot yet')
+  );
   return {
     state: session.state,
     text: parts.join(' · '),

@@ -102,7 +102,7 @@ export class UnheardCells {
       output_type: 'stream',
       name: 'stderr',
       text: `${this._trans.__(
-        'The connection to the kernel was lost while this cell ran or waited. The kernel is done with it; what came of it meanwhile is lost.'
+        'The connection to the kernel was lost while this cell ran. It has ended, but some of its output is missing. Run it again to see all of it.'
       )}\n`
     });
     // As JupyterLab itself does for the cells of a kernel that is restarted.

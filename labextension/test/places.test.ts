@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { IKernelState } from '../src/model';
+import { placeOfBranch, rootOf, widest } from '../src/places';
 import { endQuestions } from '../src/questions';
 import { statusLine } from '../src/statusline';
 import * as make from './history/make';
@@ -51,13 +52,57 @@ describe('the status bar', () => {
     };
     const { state, text } = line({ ...kernel, last })!;
     assert.equal(state, 'running');
-    assert.match(text, /^Session: running · GPU 512 MB · snapshot .*\d/);
+    assert.match(text, /^GPU 512 MB · Last snapshot .*\d/);
   });
 
   it('says what is under way, and that the daemon is not there', () => {
     const job = { id: 'j', kind: 'rollback', state: 'running' as const };
-    assert.match(line({ ...kernel, job })!.text, /restoring…/);
+    assert.match(line({ ...kernel, job })!.text, /Restoring…/);
     assert.equal(line(kernel, true)!.state, 'away');
+  });
+});
+
+describe('branches', () => {
+  const open = (id: string, path: string) => ({ id, context: { path } });
+  const original = open('o', 'work/day.ipynb');
+  const first = open('a', 'work/day (branch).ipynb');
+
+  it('open beside the original, and then as tabs there', () => {
+    assert.deepEqual(placeOfBranch(original, [original]), {
+      ref: 'o',
+      mode: 'split-right'
+    });
+    const other = open('x', 'work/night (branch).ipynb');
+    const second = open('b', 'work/day (branch 2).ipynb');
+    assert.deepEqual(placeOfBranch(original, [original, other, first]), {
+      ref: 'a',
+      mode: 'tab-after'
+    });
+    assert.equal(placeOfBranch(original, [original, first, second]).ref, 'b');
+  });
+
+  it('of a branch stay with it', () => {
+    assert.deepEqual(placeOfBranch(first, [original, first]), {
+      ref: 'a',
+      mode: 'tab-after'
+    });
+  });
+
+  it('are told by the name that the server gives', () => {
+    assert.equal(rootOf('a/day (branch 12).ipynb'), 'a/day.ipynb');
+    assert.equal(rootOf('a (branch)/day.ipynb'), 'a (branch)/day.ipynb');
+  });
+});
+
+describe('a comparison', () => {
+  it('opens in the widest place that can be seen', () => {
+    const make = (name: string, offsetWidth: number) => ({
+      name,
+      node: { offsetWidth }
+    });
+    const found = widest([make('a', 300), make('hidden', 0), make('b', 700)]);
+    assert.equal(found?.name, 'b');
+    assert.equal(widest([]), null);
   });
 });
 

@@ -1,25 +1,51 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { cellChanges, isEmpty, outputsOf } from '../src/changes';
-import { cut, nameOf, time } from '../src/format';
+import { cut, distinct, nameOf, time } from '../src/format';
 import { policyOf } from '../src/policy';
+import { asSentence, fitting } from '../src/words';
 
 describe('words for people', () => {
-  it('names a snapshot by its label, a tag or its id', () => {
+  it('names a snapshot by its label, a tag, or its time and its cell', () => {
     const commit = {
       id: '3f2a99887766',
       parents: [],
       thread: 'main',
       tags: ['good'],
-      time: '',
+      time: new Date(2026, 10, 9, 12, 17).toISOString(),
       reason: 'manual',
       message: '',
       bytes: 0
     };
     assert.equal(nameOf({ ...commit, label: '<b>bold</b>' }), '<b>bold</b>');
     assert.equal(nameOf(commit), 'good');
-    assert.equal(nameOf({ ...commit, tags: [] }), '3f2a998877');
-    assert.equal(nameOf('3f2a99887766'), '3f2a998877');
+    const plain = { ...commit, tags: [] };
+    const then = new Date(2026, 10, 9, 18, 0);
+    const cell = { source: '# best of\nscores = fit(x)' };
+    assert.match(
+      nameOf({ ...plain, cell }, then),
+      /^12:17( PM)? · scores = fit\(x\)$/
+    );
+    assert.match(nameOf(plain, then), /^12:17( PM)?$/);
+    assert.match(nameOf(plain, new Date(2026, 10, 10)), /Nov 9|9 Nov/);
+  });
+
+  it('tells lines apart that are the same', () => {
+    assert.deepEqual(distinct(['a', 'b', 'a']), ['a', 'b', 'a (2)']);
+  });
+
+  it('shows whole sentences only', () => {
+    const long = `It is ${'very '.repeat(30)}long.`;
+    assert.deepEqual(fitting('Kept: 12.3 MB. All well.'), {
+      shown: 'Kept: 12.3 MB. All well.',
+      rest: false
+    });
+    assert.deepEqual(fitting(`Kept: 12.3 MB. ${long}`), {
+      shown: 'Kept: 12.3 MB.',
+      rest: true
+    });
+    assert.deepEqual(fitting(long), { shown: '', rest: true });
+    assert.equal(asSentence('no room is left'), 'No room is left.');
   });
 
   it('says the day of what was not today', () => {

@@ -74,10 +74,11 @@ def test_an_idle_panel_asks_for_nothing_and_hears_news(open_panel):
     before = len(panel.tab.requests)
     head = many.session()["head"]
     fresh = {**many.commits[0], "id": "f" * 40, "parents": [head], "thread": many.thread, "tags": [], "label": HTML}
-    many.say(type="job", job={"id": "1", "kind": "snapshot", "state": "running", "step": "store", "done": 1, "total": 4})
+    many.say(type="job", job={"id": "1", "kind": "snapshot", "state": "running", "step": "store memory", "done": 1, "total": 4})
     bar = panel.panel.locator("[data-infinijup-job=snapshot] [role=progressbar]")
     bar.wait_for()
-    assert bar.get_attribute("aria-valuenow") == "25"
+    assert panel.panel.locator("[data-infinijup-job=snapshot]").inner_text().strip() == "Saving now …"
+    assert int(bar.get_attribute("aria-valuenow")) == 38
     panel.tab.shot("job")
     many.say(type="job", job={"id": "1", "kind": "snapshot", "state": "done"})
     many.say(type="snapshot", commit=fresh)

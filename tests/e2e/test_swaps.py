@@ -179,7 +179,8 @@ def test_widgets(lab, open_notebook):
     set_readout(page, readout, 7)
     assert notebook.execute("print(slider.value)") == "7"
     restore(lab, notebook, commit)
-    # The page keeps what it shows; the kernel has what it had. They meet with the next change from either side.
+    # The page shows what the kernel has.
+    proc.until("the page goes back too", lambda: readout.inner_text() == "3", 10)
     assert notebook.execute("print(slider.value)") == "3"
     set_readout(page, readout, 9)
     assert notebook.execute("print(slider.value)") == "9"
@@ -196,7 +197,7 @@ def set_readout(page, readout, value):
     page.keyboard.press("Enter")
 
 
-GIVEN_UP = "The cell that runs now is given up."
+GIVEN_UP = "The cell that runs now is stopped."
 
 
 def test_restore_by_click_while_a_cell_runs(lab, open_notebook):

@@ -1,7 +1,7 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { IDocumentManager } from '@jupyterlab/docmanager';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { LastCells } from '../document';
+import type { LastCells } from '../lastcells';
 import type { Model } from '../model';
 import type { Notebooks } from '../notebooks';
 

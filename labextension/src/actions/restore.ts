@@ -12,10 +12,10 @@ import type { ReadonlyJSONObject } from '@lumino/coreutils';
 import { JSONExt } from '@lumino/coreutils';
 import type { ApiError } from '../api';
 import { cellChanges, outputsOf } from '../changes';
-import type { RestoreMode } from '../dialogs';
+import type { FilesChoice, RestoreMode } from '../dialogs';
 import { askForce, askRestore } from '../dialogs';
 import { contentOf, keep, putBack } from '../document';
-import { cut, nameOf } from '../format';
+import { nameOf } from '../format';
 import type { IRestored, Model } from '../model';
 import { asApiError } from '../model';
 import type { ITarget } from '../notebooks';
@@ -62,7 +62,7 @@ export class Restorer {
     if (!chosen) {
       return null;
     }
-    return this._restore(target, commit, content, chosen, false);
+    return this._restore(target, commit, content, chosen, null);
   }
 
   private async _restore(
@@ -70,7 +70,7 @@ export class Restorer {
     commit: CommitView,
     content: ReadonlyJSONObject | null,
     mode: RestoreMode,
-    force: boolean
+    files: FilesChoice | null
   ): Promise<RollbackOutcome | null> {
     const { model, trans } = this._deps;
     const { kernelId, panel } = target;
@@ -79,12 +79,13 @@ export class Restorer {
     const outcome = await follow(model, trans, {
       kernelId,
       kinds: ['rollback', 'resume'],
-      begin: trans.__('Restoring %1', cut(nameOf(commit), 60)),
+      begin: trans.__('Restoring %1', nameOf(commit)),
       work: async () => {
         const answer = await model.api.restore({
           kernel_id: kernelId,
           to: commit.id,
-          ...(force ? { force } : {}),
+          ...(files === 'overwrite' ? { force: true } : {}),
+          ...(files === 'keep' ? { files: false } : {}),
           ...(panel ? { notebook: contentOf(panel) } : {})
         });
         if (panel && !panel.isDisposed) {
@@ -110,7 +111,7 @@ export class Restorer {
           : []
       }),
       handled: error => {
-        if (isOthers(error) && !force) {
+        if (isOthers(error) && !files) {
           changed = error;
         }
         return !!changed;
@@ -119,8 +120,9 @@ export class Restorer {
     const others = changed as ApiError | null;
     if (others) {
       wait.give();
-      return (await askForce(trans, others.files))
-        ? this._restore(target, commit, content, mode, true)
+      const choice = await askForce(trans, others.files);
+      return choice
+        ? this._restore(target, commit, content, mode, choice)
         : null;
     }
     if (outcome) {
@@ -161,7 +163,7 @@ export class Restorer {
     both: boolean
   ): string {
     const { trans } = this._deps;
-    const name = cut(nameOf(commit), 60);
+    const name = nameOf(commit);
     const line = both
       ? trans.__('Kernel and notebook are back at %1.', name)
       : trans.__('The kernel is back at %1.', name);
@@ -253,11 +255,11 @@ export class Restorer {
       return; // `_restore` goes on with it once the document is in place
     }
     void this._goOn(panel, event);
-    const name = cut(
-      nameOf(this._deps.model.commit(event.commit) ?? event.commit),
-      60
-    );
-    Notification.info(trans.__('The kernel was brought back to %1.', name), {
+    const commit = this._deps.model.commit(event.commit);
+    const line = commit
+      ? trans.__('The kernel was brought back to %1.', nameOf(commit))
+      : trans.__('The kernel was brought back to an earlier snapshot.');
+    Notification.info(line, {
       autoClose: event.notebook ? false : 8000,
       actions: event.notebook
         ? [

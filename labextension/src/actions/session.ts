@@ -1,9 +1,11 @@
 /** Branching, suspending and resuming. */
+import type { NotebookPanel } from '@jupyterlab/notebook';
 import { contentOf, saveIfDirty } from '../document';
 import { cut } from '../format';
 import { baseName, size } from '../history/format';
 import type { ITarget } from '../notebooks';
 import { follow } from '../notify';
+import { placeOfBranch } from '../places';
 import { CommandIDs } from '../tokens';
 import type { BranchAnswer, SessionView, SuspendOutcome } from '../wire';
 import type { IDeps } from './deps';
@@ -28,12 +30,14 @@ export async function branch(
         ...(from ? { from } : {}),
         ...(panel ? { notebook: contentOf(panel) } : {})
       });
+      const opened: NotebookPanel[] = [];
+      deps.notebooks.tracker.forEach(one => opened.push(one));
       // The server has made a Jupyter session for the copy: opening the path finds it.
       documents.openOrReveal(
         answer.path,
         'Notebook',
         { id: answer.kernel_id },
-        panel ? { ref: panel.id, mode: 'split-right' } : {}
+        panel ? placeOfBranch(panel, opened) : {}
       );
       return answer;
     },
@@ -74,6 +78,7 @@ export async function suspend(
             'Kernel suspended: %1 of memory freed. Running a cell brings it back.',
             size(outcome.freed_bytes)
           ),
+      while: state => state.session?.state === 'suspended',
       actions: [
         {
           label: trans.__('Resume'),

@@ -2,13 +2,14 @@
 import type { Notification } from '@jupyterlab/apputils';
 import { askDelete, askText } from '../dialogs';
 import { contentOf, saveIfDirty } from '../document';
-import { duration, shortId, size } from '../history/format';
+import { nameOf } from '../format';
+import { duration, size } from '../history/format';
 import { asApiError } from '../model';
 import { isTagName } from '../names';
 import type { ITarget } from '../notebooks';
 import { follow, showError } from '../notify';
 import { CommandIDs } from '../tokens';
-import type { SnapshotOutcome } from '../wire';
+import type { CellNote, SnapshotOutcome } from '../wire';
 import type { IDeps } from './deps';
 
 /** Takes a snapshot of a kernel and its notebook. */
@@ -21,46 +22,57 @@ export async function snapshot(
   if (panel) {
     await saveIfDirty(panel);
   }
+  const cell = panel ? deps.lastCells.of(panel) : undefined;
   return follow(model, trans, {
     kernelId,
     kinds: ['snapshot'],
-    begin: trans.__('Taking a snapshot'),
+    begin: trans.__('Saving now'),
     work: () =>
       model.api.snapshot({
         kernel_id: kernelId,
         ...options,
-        ...(panel
-          ? { notebook: contentOf(panel), cell: deps.lastCells.of(panel) }
-          : {})
+        ...(panel ? { notebook: contentOf(panel), cell } : {})
       }),
     end: outcome => ({
-      message: taken(deps, outcome, options.label),
+      message: taken(deps, outcome, options.label, cell),
       type: outcome.warnings.length > 0 ? 'warning' : 'success',
       actions: afterwards(deps, kernelId, outcome.commit)
     })
   });
 }
 
-/** `Snapshot 3f2a taken: 12 MB new, kernel paused 80 ms.` */
+/** `Snapshot “12:17 · scores = …” taken: 12 MB new, kernel paused 80 ms.` */
 function taken(
   { trans }: IDeps,
   outcome: SnapshotOutcome,
-  label?: string
+  label?: string,
+  cell?: CellNote
 ): string {
-  const id = label || shortId(outcome.commit);
+  const name = nameOf({
+    id: outcome.commit,
+    parents: [],
+    thread: '',
+    tags: [],
+    time: new Date().toISOString(),
+    reason: 'manual',
+    message: '',
+    bytes: 0,
+    label,
+    cell
+  });
   const stored = size(outcome.new_bytes);
   const pause = duration(outcome.frozen_us);
   const line = outcome.gpu_paused_us
     ? trans.__(
-        'Snapshot %1 taken: %2 new, kernel paused %3, GPU %4.',
-        id,
+        'Snapshot “%1” taken: %2 new, kernel paused %3, GPU %4.',
+        name,
         stored,
         pause,
         duration(outcome.gpu_paused_us)
       )
     : trans.__(
-        'Snapshot %1 taken: %2 new, kernel paused %3.',
-        id,
+        'Snapshot “%1” taken: %2 new, kernel paused %3.',
+        name,
         stored,
         pause
       );
@@ -112,12 +124,15 @@ export async function tag(
   commit: string,
   given?: string
 ): Promise<void> {
+  const known = model.commit(commit);
   const name =
     given ??
     (await askText(
       trans,
       'tag',
-      trans.__('Tag snapshot %1', shortId(commit)),
+      known
+        ? trans.__('Tag “%1”', nameOf(known))
+        : trans.__('Tag this snapshot'),
       trans.__('Tag'),
       trans.__('Tag'),
       trans.__('Tagged snapshots are kept until you delete them.'),
@@ -151,7 +166,7 @@ export async function remove(
   kernelId: string,
   ids: string[]
 ): Promise<void> {
-  const commits = ids.map(id => model.commit(id) ?? id);
+  const commits = ids.map(id => model.commit(id));
   if (ids.length === 0 || !(await askDelete(trans, commits))) {
     return;
   }
@@ -176,7 +191,10 @@ export async function remove(
             message: trans.__(
               '%1 Kept: %2 (%3).',
               gone,
-              kept.map(one => shortId(one.commit)).join(', '),
+              kept
+                .map(one => model.commit(one.commit))
+                .map(one => (one ? nameOf(one) : trans.__('a snapshot')))
+                .join(', '),
               kept[0].reason
             ),
             type: 'warning'

@@ -6,7 +6,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { JobNews } from '../wire';
 import type { IActions } from './actions';
 import { Icon } from './icons';
-import { jobText } from './sentences';
+import { Course } from './progress';
 import type { IHistoryState } from './source';
 
 function Button(props: {
@@ -34,25 +34,26 @@ export function Progress(props: {
   trans: TranslationBundle;
 }): JSX.Element | null {
   const { job, trans } = props;
+  const [course] = React.useState(() => new Course());
   if (!job || job.state !== 'running') {
     return null;
   }
-  const known = typeof job.done === 'number' && !!job.total;
-  const part = known ? Math.min(1, (job.done ?? 0) / (job.total ?? 1)) : null;
-  const text = jobText(job, trans);
+  const { words, share } = course.follow(job, trans);
+  const percent = share === null ? undefined : Math.round(share * 100);
   return (
     <div className="jp-InfinijupHistory-progress" data-infinijup-job={job.kind}>
-      <span role="status">{text}</span>
-      {job.step && <span className="jp-InfinijupHistory-step">{job.step}</span>}
+      <span role="status">{trans.__('%1 …', words)}</span>
       <div
         role="progressbar"
-        aria-label={text}
+        aria-label={words}
         aria-valuemin={0}
         aria-valuemax={100}
-        aria-valuenow={part === null ? undefined : Math.round(part * 100)}
-        className={part === null ? 'jp-mod-unknown' : undefined}
+        aria-valuenow={percent}
+        className={percent === undefined ? 'jp-mod-unknown' : undefined}
       >
-        <div style={part === null ? undefined : { width: `${part * 100}%` }} />
+        <div
+          style={percent === undefined ? undefined : { width: `${percent}%` }}
+        />
       </div>
     </div>
   );
@@ -71,7 +72,7 @@ export function Banners(props: {
         <Icon name="warning" />
         <span>
           {trans.__(
-            'The infinijup service does not answer: what is shown may be old, and nothing can be kept or restored. Start infinijupd to go on.'
+            'The snapshot service does not answer, so nothing can be saved or restored. Start it with `infinijup daemon start`; kernels run on meanwhile.'
           )}
         </span>
       </div>
@@ -84,7 +85,7 @@ export function Banners(props: {
           <Icon name="suspend" />
           <span>
             {trans.__(
-              'This kernel is suspended: it takes no memory, and running a cell brings it back.'
+              'This kernel is suspended and takes no memory. Run a cell to wake it.'
             )}
           </span>
           <Button
@@ -102,7 +103,7 @@ export function Banners(props: {
           <Icon name="warning" />
           <span>
             {trans.__(
-              'This kernel does not run any more: restore a snapshot to go on from it.'
+              'This kernel has ended. Restore a snapshot to go on from there.'
             )}
           </span>
         </div>
@@ -154,7 +155,7 @@ export function Instead(props: {
     text = trans.__('Reading the history …');
   } else if (!state.commits.length) {
     text = trans.__(
-      'A snapshot keeps the whole kernel (variables, GPU memory, open files), so that you can come back to it or go on from it in a copy; there is none yet.'
+      'No snapshot yet. A snapshot saves the whole kernel: variables, GPU memory and open files. You can come back to it, or go on from it in a copy.'
     );
     more = (
       <Button
@@ -165,7 +166,7 @@ export function Instead(props: {
       />
     );
   } else if (props.hidden) {
-    text = trans.__('No snapshot is like that.');
+    text = trans.__('No snapshot matches.');
     more = <Button label={trans.__('Show all')} onClick={props.onClear} />;
   } else {
     return null;

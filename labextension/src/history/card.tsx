@@ -1,5 +1,8 @@
 /**
- * One snapshot in the list: a card of three lines, all of fixed height, and the details below it when it is open.
+ * One snapshot in the list: a card of two lines of fixed height, and the details below it when it is open.
+ *
+ * The first line is what the snapshot is called, mostly the code of its cell; the icon says why it was taken. The second
+ * has when, what kernels stand there, tags, and the code where the first line has a label instead.
  */
 import React from 'react';
 import type { CommitView } from '../wire';
@@ -8,26 +11,35 @@ import { Details } from './details';
 import { cardTime, fullTime } from './format';
 import { Icon } from './icons';
 import type { IScene } from './scene';
-import {
-  cellText,
-  figures,
-  reasonText,
-  threadTitle,
-  titleOf
-} from './sentences';
+import { cellText, reasonText, threadTitle, titleOf } from './sentences';
 
-/** Tags, the notebook of another thread, and whose newest snapshot this is. */
+/** Whose newest snapshot this is, whether that kernel sleeps, and tags. */
 function Chips(props: {
   commit: CommitView;
   scene: IScene;
 }): JSX.Element | null {
   const { commit, scene } = props;
   const { bearings, trans, actions } = scene;
+  const heads = bearings.heads.get(commit.id) ?? [];
   const chips: JSX.Element[] = [];
   if (commit.id === bearings.head) {
     chips.push(
       <span key="current" className="jp-InfinijupHistory-chip jp-mod-current">
         {trans.__('current')}
+      </span>
+    );
+  }
+  if (heads.some(thread => thread.state === 'suspended')) {
+    const asleep = trans.__('This kernel is suspended');
+    chips.push(
+      <span
+        key="asleep"
+        className="jp-InfinijupHistory-asleep"
+        role="img"
+        aria-label={asleep}
+        title={asleep}
+      >
+        <Icon name="suspend" />
       </span>
     );
   }
@@ -42,7 +54,7 @@ function Chips(props: {
       </span>
     );
   }
-  for (const thread of bearings.heads.get(commit.id) ?? []) {
+  for (const thread of heads) {
     if (thread.name === bearings.thread) {
       continue;
     }
@@ -89,7 +101,8 @@ export function Card(props: {
   const { bearings, trans, locale, now } = scene;
   const time = new Date(commit.time);
   const title = titleOf(commit, bearings, trans);
-  const cell = cellText(commit);
+  const reason = reasonText(commit.reason, trans);
+  const cell = title.code ? '' : cellText(commit);
   const thread = bearings.threads.get(commit.thread);
   const foreign =
     bearings.thread !== null &&
@@ -99,50 +112,41 @@ export function Card(props: {
         ? threadTitle(thread)
         : commit.thread
       : '';
-  const numbers = (
-    <span className="jp-InfinijupHistory-figures">
-      {figures(commit, trans).join(' · ')}
-    </span>
-  );
+  const Title = title.code ? 'code' : 'span';
   return (
     <div className="jp-InfinijupHistory-body">
       <div className="jp-InfinijupHistory-lines">
         <div className="jp-InfinijupHistory-first">
           <span
             className="jp-InfinijupHistory-reason"
-            title={reasonText(commit.reason, trans)}
+            role="img"
+            aria-label={reason}
+            title={reason}
           >
             <Icon name={kindOf(commit)} />
           </span>
-          <span
+          <Title
             className={`jp-InfinijupHistory-title${
               isInteresting(commit, bearings) ? '' : ' jp-mod-automatic'
             }`}
-            title={title}
+            title={title.code ? commit.cell?.source : title.text}
           >
-            {title}
-          </span>
-          <time
-            className="jp-InfinijupHistory-time"
-            dateTime={commit.time}
-            title={fullTime(time, locale)}
-          >
-            {cardTime(time, now, locale)}
-          </time>
+            {title.text}
+          </Title>
         </div>
         <div className="jp-InfinijupHistory-second">
-          {cell ? (
-            <code className="jp-InfinijupHistory-cell">{cell}</code>
-          ) : (
-            numbers
+          <time dateTime={commit.time} title={fullTime(time, locale)}>
+            {cardTime(time, now, locale)}
+          </time>
+          <Chips commit={commit} scene={scene} />
+          {cell && (
+            <code className="jp-InfinijupHistory-cell" title={cell}>
+              {cell}
+            </code>
           )}
           {foreign && (
             <span className="jp-InfinijupHistory-foreign">{foreign}</span>
           )}
-        </div>
-        <div className="jp-InfinijupHistory-third">
-          <Chips commit={commit} scene={scene} />
-          {cell && numbers}
         </div>
       </div>
       {open && (

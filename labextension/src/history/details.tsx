@@ -1,5 +1,8 @@
 /**
- * What is below an open card: everything that is known of the snapshot, and what can be done with it.
+ * What is below an open card: what can be done with the snapshot, and everything that is known of it.
+ *
+ * Going back and going on in a copy are what people come for: those are buttons. The rest is in a menu, the same one that a
+ * right click opens. Ids are for the command line, and folded away.
  */
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
 import React from 'react';
@@ -9,40 +12,24 @@ import { Icon } from './icons';
 import type { IScene } from './scene';
 import { facts } from './sentences';
 
-type ButtonProps = {
+/** Something that can be done with a snapshot. */
+export interface IChoice {
   action: Action;
   label: string;
   title: string;
   enabled: boolean;
-  onClick: () => void;
   icon: Parameters<typeof Icon>[0]['name'];
-};
-
-function ActionButton(props: ButtonProps): JSX.Element {
-  return (
-    <button
-      type="button"
-      className="jp-InfinijupHistory-action"
-      data-infinijup-action={props.action}
-      title={props.title}
-      disabled={!props.enabled}
-      onClick={event => {
-        event.stopPropagation();
-        props.onClick();
-      }}
-    >
-      <Icon name={props.icon} />
-      <span>{props.label}</span>
-    </button>
-  );
+  args: ReadonlyJSONObject;
+  /** Whether it is a button of the card; the others are in its menu. */
+  button: boolean;
 }
 
-/** What can be done with a snapshot, as a row of buttons and as a menu. */
-export function actionsFor(
+/** What can be done with a snapshot, in the order of the menu. */
+export function choicesFor(
   commit: CommitView,
   paired: CommitView | null,
   scene: IScene
-): (Omit<ButtonProps, 'onClick'> & { args: ReadonlyJSONObject })[] {
+): IChoice[] {
   const { trans, bearings, actions } = scene;
   const { id } = commit;
   const isHead = id === bearings.head || bearings.heads.has(id);
@@ -58,25 +45,19 @@ export function actionsFor(
       action: 'restore',
       icon: 'rollback',
       label: trans.__('Restore'),
-      title: trans.__('Put the kernel back to this snapshot'),
+      title: trans.__('Bring the kernel back to this snapshot'),
       enabled: actions.can('restore', { commit: id }),
-      args: { commit: id }
+      args: { commit: id },
+      button: true
     },
     {
       action: 'branch',
       icon: 'branch',
       label: trans.__('Branch'),
-      title: trans.__('Open a copy of the notebook on a new kernel from here'),
+      title: trans.__('Go on from here in a copy of the notebook'),
       enabled: actions.can('branch', { commit: id }),
-      args: { commit: id }
-    },
-    {
-      action: 'tag',
-      icon: 'tag',
-      label: trans.__('Tag'),
-      title: trans.__('Give this snapshot a name that keeps it'),
-      enabled: actions.can('tag', { commit: id }),
-      args: { commit: id }
+      args: { commit: id },
+      button: true
     },
     {
       action: 'compare',
@@ -84,35 +65,96 @@ export function actionsFor(
       label: paired ? trans.__('Compare both') : trans.__('Compare'),
       title: paired
         ? trans.__('Show what differs between the two chosen snapshots')
-        : id === bearings.head
-          ? trans.__(
-              'Choose a second snapshot with Ctrl or Cmd and a click to compare'
-            )
-          : trans.__('Show what differs from the current snapshot'),
+        : trans.__('Show what differs from the current snapshot'),
       enabled:
         (paired !== null || id !== bearings.head) &&
         actions.can('compare', compared),
-      args: compared
+      args: compared,
+      button: paired !== null
     },
     {
-      action: 'delete',
-      icon: 'delete',
-      label: trans.__('Delete'),
-      title: isHead
-        ? trans.__('The newest snapshot of a kernel cannot be deleted')
-        : trans.__('Delete this snapshot'),
-      enabled: !isHead && actions.can('delete', { commits: [id] }),
-      args: { commits: [id] }
+      action: 'tag',
+      icon: 'tag',
+      label: trans.__('Tag'),
+      title: trans.__('Give this snapshot a name that keeps it'),
+      enabled: actions.can('tag', { commit: id }),
+      args: { commit: id },
+      button: false
     },
     {
       action: 'copy',
       icon: 'copy',
       label: trans.__('Copy id'),
-      title: id,
+      title: trans.__('Copy the id for the command line or the magic'),
       enabled: actions.can('copy', { commit: id }),
-      args: { commit: id }
+      args: { commit: id },
+      button: false
+    },
+    {
+      action: 'delete',
+      icon: 'delete',
+      label: trans.__('Delete'),
+      title: trans.__('Delete this snapshot'),
+      // The newest one of a kernel is where it comes back to.
+      enabled: !isHead && actions.can('delete', { commits: [id] }),
+      args: { commits: [id] },
+      button: false
     }
   ];
+}
+
+function Choices(props: {
+  commit: CommitView;
+  paired: CommitView | null;
+  scene: IScene;
+}): JSX.Element {
+  const { commit, paired, scene } = props;
+  const { trans, actions } = scene;
+  const more = trans.__('More actions');
+  return (
+    <div
+      className="jp-InfinijupHistory-actions"
+      role="group"
+      aria-label={trans.__('Actions of this snapshot')}
+    >
+      {choicesFor(commit, paired, scene)
+        .filter(choice => choice.button)
+        .map(choice => (
+          <button
+            key={choice.action}
+            type="button"
+            className="jp-InfinijupHistory-action"
+            data-infinijup-action={choice.action}
+            title={choice.title}
+            disabled={!choice.enabled}
+            onClick={() => actions.run(choice.action, choice.args)}
+          >
+            <Icon name={choice.icon} />
+            <span>{choice.label}</span>
+          </button>
+        ))}
+      <button
+        type="button"
+        className="jp-InfinijupHistory-action jp-mod-more"
+        data-infinijup-action="more"
+        title={more}
+        aria-label={more}
+        aria-haspopup="menu"
+        onClick={event => {
+          const button = event.currentTarget;
+          const box = button.getBoundingClientRect();
+          scene.openMenu(commit, paired, {
+            x: box.left,
+            y: box.bottom,
+            rest: true,
+            from: button
+          });
+        }}
+      >
+        <Icon name="more" />
+      </button>
+    </div>
+  );
 }
 
 /** The details. They tell their height whenever it changes. */
@@ -149,21 +191,9 @@ export function Details(props: {
         }
       }}
     >
-      <div
-        className="jp-InfinijupHistory-actions"
-        role="group"
-        aria-label={trans.__('Actions of this snapshot')}
-      >
-        {actionsFor(commit, paired, scene).map(({ args, ...button }) => (
-          <ActionButton
-            key={button.action}
-            {...button}
-            onClick={() => actions.run(button.action, args)}
-          />
-        ))}
-      </div>
+      <Choices commit={commit} paired={paired} scene={scene} />
       <dl className="jp-InfinijupHistory-facts">
-        {facts(commit, bearings, trans, locale).map(([name, value]) => (
+        {facts(commit, trans, locale).map(([name, value]) => (
           <React.Fragment key={name}>
             <dt>{name}</dt>
             <dd>{value}</dd>
@@ -215,6 +245,19 @@ export function Details(props: {
           {commit.cell.source}
         </pre>
       )}
+      <details className="jp-InfinijupHistory-ids">
+        <summary>{trans.__('Details')}</summary>
+        <dl className="jp-InfinijupHistory-facts">
+          <dt>{trans.__('Id')}</dt>
+          <dd>
+            <code>{commit.id}</code>
+          </dd>
+          <dt>{trans.__('Thread')}</dt>
+          <dd>
+            <code>{commit.thread}</code>
+          </dd>
+        </dl>
+      </details>
     </div>
   );
 }

@@ -58,12 +58,11 @@ function cached<T>(key: string, make: () => T): T {
   return found;
 }
 
-/** How long ago: `now`, `5 min. ago`, `yesterday`. What lies in the future by clock skew is now. */
+/** How long ago, in words: `now`, `5 minutes ago`, `yesterday`. What lies in the future by clock skew is now. */
 export function relativeTime(then: Date, now: Date, locale?: string): string {
   const format = cached(
     `relative ${locale}`,
-    () =>
-      new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'short' })
+    () => new Intl.RelativeTimeFormat(locale, { numeric: 'auto' })
   );
   const seconds = Math.max(0, (now.getTime() - then.getTime()) / 1000);
   for (const [unit, length] of STEPS) {
@@ -74,20 +73,12 @@ export function relativeTime(then: Date, now: Date, locale?: string): string {
   return format.format(0, 'second');
 }
 
-/** The time on a card, which stands under its day: how long ago in the last hour, else the hour and the minute. */
+/** The time on a card, which stands under its day: how long ago within a day, else the hour and the minute. */
 export function cardTime(then: Date, now: Date, locale?: string): string {
-  const seconds = (now.getTime() - then.getTime()) / 1000;
-  if (seconds >= 3600) {
-    return clock(then, locale);
-  }
-  const format = cached(
-    `narrow ${locale}`,
-    () =>
-      new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'narrow' })
-  );
-  return seconds < 60
-    ? format.format(0, 'second')
-    : format.format(-Math.floor(seconds / 60), 'minute');
+  const day = 86_400_000;
+  return now.getTime() - then.getTime() < day
+    ? relativeTime(then, now, locale)
+    : clock(then, locale);
 }
 
 /** The hour and the minute. */
@@ -150,6 +141,16 @@ export function firstLine(text: string, limit = 200): string {
   return characters.length > limit
     ? `${characters.slice(0, limit - 1).join('')}…`
     : line;
+}
+
+/** Lines that say little about what a cell does: comments, magics that only measure, decorators. */
+const SAYS_LITTLE = /^\s*(#|\/\/|%%?(time|timeit|capture|prun)\b|@)/;
+
+/** The line of a cell that tells it from others: the first one that is code; a comment if there is nothing else. */
+export function codeLine(source: string, limit = 200): string {
+  const lines = source.split(/\r?\n/).filter(line => line.trim());
+  const found = lines.find(line => !SAYS_LITTLE.test(line)) ?? lines[0] ?? '';
+  return firstLine(found, limit);
 }
 
 /** The beginning of an id, as the command line shows it. */

@@ -19,7 +19,8 @@ type Name =
   | 'copy'
   | 'warning'
   | 'resume'
-  | 'close';
+  | 'close'
+  | 'more';
 
 const PATHS: Record<Name, string> = {
   // A camera.
@@ -45,7 +46,9 @@ const PATHS: Record<Name, string> = {
   copy: 'M5.5 5.5h8v8h-8z M3 10.5h-.5v-8h8V3',
   warning: 'M8 2.5l6 11H2z M8 6.5v3.5 M8 11.8h.1',
   resume: 'M5 3l8 5-8 5z',
-  close: 'M4 4l8 8 M12 4l-8 8'
+  close: 'M4 4l8 8 M12 4l-8 8',
+  // Three dots.
+  more: 'M3.5 8h.1 M8 8h.1 M12.500 8h.1'
 };
 
 /** A drawing. */

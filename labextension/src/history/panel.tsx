@@ -9,12 +9,12 @@ import {
 } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { Message } from '@lumino/messaging';
-import { Menu } from '@lumino/widgets';
+import { Menu, type Widget } from '@lumino/widgets';
 import React from 'react';
 import type { CommitView } from '../wire';
 import { actionsOf, COMMANDS, type IActions } from './actions';
-import { actionsFor } from './details';
-import type { IScene } from './scene';
+import { choicesFor } from './details';
+import type { IMenuPlace, IScene } from './scene';
 import type { IHistorySource } from './source';
 import { ColourMemory, HistoryView } from './view';
 
@@ -56,12 +56,19 @@ export class HistoryPanel extends ReactWidget {
   protected override onAfterShow(msg: Message): void {
     super.onAfterShow(msg);
     this._source.setVisible(true);
+    this._keepClear();
     this.update();
+  }
+
+  protected override onResize(msg: Widget.ResizeMessage): void {
+    super.onResize(msg);
+    this._keepClear();
   }
 
   protected override onAfterHide(msg: Message): void {
     super.onAfterHide(msg);
     this._source.setVisible(false);
+    this._keepClear();
     this.update();
   }
 
@@ -90,6 +97,19 @@ export class HistoryPanel extends ReactWidget {
     );
   }
 
+  /** Notifications open in the corner where this panel is: says how much of the window they shall leave free. */
+  private _keepClear(): void {
+    const { body } = document;
+    const { left, width } = this.node.getBoundingClientRect();
+    const taken = window.innerWidth - left;
+    if (this.isVisible && width > 0 && taken < window.innerWidth / 2) {
+      body.dataset.infinijupBeside = '';
+      body.style.setProperty('--jp-infinijup-beside', `${taken}px`);
+    } else {
+      delete body.dataset.infinijupBeside;
+    }
+  }
+
   private _onRefresh = (): void => {
     void this._source.refresh();
   };
@@ -98,19 +118,22 @@ export class HistoryPanel extends ReactWidget {
     commit: CommitView,
     paired: CommitView | null,
     scene: IScene,
-    x: number,
-    y: number
+    place: IMenuPlace
   ): void => {
     this._menu?.dispose();
     const menu = new Menu({ commands: this._commands });
     this._menu = menu;
     menu.addClass('jp-InfinijupHistory-menu');
-    for (const { action, enabled, args } of actionsFor(commit, paired, scene)) {
-      if (enabled) {
-        menu.addItem({ command: COMMANDS[action], args });
+    for (const choice of choicesFor(commit, paired, scene)) {
+      if (choice.enabled && !(place.rest && choice.button)) {
+        menu.addItem({ command: COMMANDS[choice.action], args: choice.args });
       }
     }
-    menu.open(x, y);
+    menu.aboutToClose.connect(() => place.from?.focus());
+    menu.open(place.x, place.y);
+    if (place.rest) {
+      menu.activateNextItem();
+    }
   };
 
   private _onCommandChanged(

@@ -2,15 +2,16 @@
  * What the panel says about snapshots, in words.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { CommitView, JobNews, ThreadView } from '../wire';
+import { nameOf } from '../format';
+import type { CommitView, ThreadView } from '../wire';
 import { type IBearings, backTo } from './commits';
 import {
   baseName,
+  codeLine,
   duration,
   firstLine,
   fullTime,
   relativeTime,
-  shortId,
   size
 } from './format';
 
@@ -18,23 +19,23 @@ import {
 export function reasonText(reason: string, trans: TranslationBundle): string {
   switch (reason) {
     case 'manual':
-      return trans.__('Snapshot');
+      return trans.__('Taken by hand');
     case 'before-cell':
-      return trans.__('Before cell');
+      return trans.__('Before a cell ran');
     case 'after-cell':
-      return trans.__('After cell');
+      return trans.__('After a cell ran');
     case 'interval':
-      return trans.__('Timed');
+      return trans.__('Taken on a timer');
     case 'idle':
-      return trans.__('Idle');
+      return trans.__('Taken when the kernel had nothing to do');
     case 'before-rollback':
-      return trans.__('Before restore');
+      return trans.__('Before a restore');
     case 'rollback':
       return trans.__('Restored');
     case 'before-restart':
-      return trans.__('Before restart');
+      return trans.__('Before a restart');
     case 'before-shutdown':
-      return trans.__('Before shutdown');
+      return trans.__('Before a shutdown');
     case 'suspend':
       return trans.__('Suspended');
     case 'branch':
@@ -44,25 +45,37 @@ export function reasonText(reason: string, trans: TranslationBundle): string {
   }
 }
 
-/** What a card is called: the label, else the message, else why it was taken. */
+/** What a card is called, and whether that is code. */
+export interface ITitle {
+  readonly text: string;
+  readonly code: boolean;
+}
+
+/** What a card is called: what somebody called it, else where a restore went, else the code of its cell, else why it is there. */
 export function titleOf(
   commit: CommitView,
   bearings: IBearings,
   trans: TranslationBundle
-): string {
+): ITitle {
   if (commit.label) {
-    return firstLine(commit.label);
+    return { text: firstLine(commit.label), code: false };
   }
   const target = backTo(commit);
   if (target) {
     const to = bearings.byId.get(target);
-    const name = to && (to.label || to.tags[0] || to.message || cellText(to));
-    return trans.__(
-      'Restored to %1',
-      name ? firstLine(name, 60) : shortId(target)
-    );
+    const text = to
+      ? trans.__('Back to %1', nameOf(to))
+      : trans.__('Back to a snapshot that is gone');
+    return { text, code: false };
   }
-  return firstLine(commit.message) || reasonText(commit.reason, trans);
+  const message = firstLine(commit.message);
+  if (message) {
+    return { text: message, code: false };
+  }
+  const line = codeLine(commit.cell?.source ?? '');
+  return line
+    ? { text: line, code: true }
+    : { text: reasonText(commit.reason, trans), code: false };
 }
 
 /** The cell of a snapshot: `[5] train(model)`; empty if there is none. */
@@ -72,29 +85,7 @@ export function cellText(commit: CommitView): string {
     return '';
   }
   const number = typeof cell.number === 'number' ? `[${cell.number}] ` : '';
-  return `${number}${firstLine(cell.source ?? '')}`.trim();
-}
-
-/** What it takes: new and whole size, GPU memory, pause. */
-export function figures(
-  commit: CommitView,
-  trans: TranslationBundle
-): string[] {
-  const texts: string[] = [];
-  const { new_bytes: added, vram_bytes: vram, frozen_us: pause } = commit;
-  // A rollback adds nothing: it is the snapshot that it went back to.
-  if (added) {
-    texts.push(trans.__('+%1 / %2', size(added), size(commit.bytes)));
-  } else if (commit.bytes > 0) {
-    texts.push(size(commit.bytes));
-  }
-  if (vram) {
-    texts.push(trans.__('VRAM %1', size(vram)));
-  }
-  if (typeof pause === 'number') {
-    texts.push(trans.__('paused %1', duration(pause)));
-  }
-  return texts;
+  return `${number}${codeLine(cell.source ?? '')}`.trim();
 }
 
 /** What a thread is called: the notebook that goes on with it, else its own name. */
@@ -111,14 +102,16 @@ export function cardSentence(
   locale?: string
 ): string {
   const time = relativeTime(new Date(commit.time), now, locale);
-  const parts = [`${titleOf(commit, bearings, trans)}, ${time}`];
+  const title = titleOf(commit, bearings, trans);
+  const reason = reasonText(commit.reason, trans);
+  const parts = [`${title.text}, ${time}`];
   if (commit.id === bearings.head) {
     parts.push(trans.__('current snapshot of this kernel'));
   }
-  if (commit.label || commit.message) {
-    parts.push(reasonText(commit.reason, trans));
+  if (title.text !== reason) {
+    parts.push(reason);
   }
-  const cell = cellText(commit);
+  const cell = title.code ? '' : cellText(commit);
   if (cell) {
     parts.push(trans.__('cell %1', cell));
   }
@@ -132,7 +125,6 @@ export function cardSentence(
   if (!bearings.live.has(commit.id)) {
     parts.push(trans.__('left behind by a restore'));
   }
-  parts.push(...figures(commit, trans));
   return `${parts.join('; ')}.`;
 }
 
@@ -146,47 +138,18 @@ export function foldText(count: number, trans: TranslationBundle): string {
   );
 }
 
-/** What is under way. */
-export function jobText(job: JobNews, trans: TranslationBundle): string {
-  switch (job.kind) {
-    case 'snapshot':
-      return trans.__('Taking a snapshot …');
-    case 'rollback':
-      return trans.__('Restoring …');
-    case 'branch':
-      return trans.__('Branching …');
-    case 'suspend':
-      return trans.__('Suspending …');
-    case 'resume':
-      return trans.__('Resuming …');
-    case 'restart':
-      return trans.__('Restarting …');
-    case 'start':
-      return trans.__('Starting …');
-    case 'stop':
-      return trans.__('Stopping …');
-    case 'forget':
-      return trans.__('Deleting …');
-    case 'gc':
-      return trans.__('Cleaning up …');
-    default:
-      return trans.__('Working …');
-  }
-}
-
-/** Rows of the details: a name and a value. */
+/** Rows of the details: a name and a value. Ids are not among them: nobody looks for those. */
 export function facts(
   commit: CommitView,
-  bearings: IBearings,
   trans: TranslationBundle,
   locale?: string
 ): [string, string][] {
-  const thread = bearings.threads.get(commit.thread);
+  const number = commit.cell?.number;
   const rows: [string, string | null][] = [
     [trans.__('Taken'), fullTime(new Date(commit.time), locale)],
     [trans.__('Why'), reasonText(commit.reason, trans)],
     [trans.__('Message'), commit.message || null],
-    [trans.__('Thread'), thread?.path ? null : commit.thread],
+    [trans.__('Cell'), typeof number === 'number' ? `[${number}]` : null],
     [
       trans.__('Size'),
       typeof commit.new_bytes === 'number'
@@ -197,16 +160,18 @@ export function facts(
       trans.__('Memory'),
       typeof commit.memory_bytes === 'number' ? size(commit.memory_bytes) : null
     ],
-    [trans.__('VRAM'), commit.vram_bytes ? size(commit.vram_bytes) : null],
     [
-      trans.__('Paused'),
+      trans.__('GPU memory'),
+      commit.vram_bytes ? size(commit.vram_bytes) : null
+    ],
+    [
+      trans.__('Kernel paused'),
       typeof commit.frozen_us === 'number' ? duration(commit.frozen_us) : null
     ],
     [
       trans.__('GPU paused'),
       commit.gpu_paused_us ? duration(commit.gpu_paused_us) : null
-    ],
-    [trans.__('Id'), shortId(commit.id)]
+    ]
   ];
   return rows.filter((row): row is [string, string] => row[1] !== null);
 }

@@ -10,7 +10,7 @@ import { takeBearings } from './commits';
 import { assignColours, layOut } from './lanes';
 import { HistoryList } from './list';
 import { makeRows, toggleFold, type Row } from './rows';
-import type { IScene } from './scene';
+import type { IMenuPlace, IScene } from './scene';
 import { search, words, type Filter } from './search';
 import type { IHistoryState } from './source';
 import { HistoryToolbar } from './toolbar';
@@ -56,8 +56,7 @@ export interface IViewProps {
     commit: CommitView,
     paired: CommitView | null,
     scene: IScene,
-    x: number,
-    y: number
+    place: IMenuPlace
   ) => void;
 }
 
@@ -94,10 +93,18 @@ export function HistoryView(props: IViewProps): JSX.Element {
     () => layOut(commits, rows, bearings, colours),
     [commits, rows, bearings, colours]
   );
-  const scene = React.useMemo(
-    () => ({ bearings, actions, trans, locale, now }),
-    [bearings, actions, trans, locale, now]
-  );
+  const { onMenu } = props;
+  const scene = React.useMemo(() => {
+    const made: IScene = {
+      bearings,
+      actions,
+      trans,
+      locale,
+      now,
+      openMenu: (commit, second, place) => onMenu(commit, second, made, place)
+    };
+    return made;
+  }, [bearings, actions, trans, locale, now, onMenu]);
 
   const selected = bearings.byId.get(selectedId ?? '') ?? null;
   const paired = bearings.byId.get(pairedId ?? '') ?? null;
@@ -107,17 +114,14 @@ export function HistoryView(props: IViewProps): JSX.Element {
   };
   const onToggleFold = (fold: Extract<Row, { kind: 'fold' }>): void =>
     setOpen(was => toggleFold(was, fold));
-  const { onMenu: openMenu } = props;
-  const onMenu = React.useCallback(
+  const onContext = React.useCallback(
     (commit: CommitView, x: number, y: number) =>
-      openMenu(
+      scene.openMenu(
         commit,
         selected && selected.id !== commit.id ? selected : paired,
-        scene,
-        x,
-        y
+        { x, y }
       ),
-    [openMenu, selected, paired, scene]
+    [selected, paired, scene]
   );
   const onClear = (): void => {
     setQuery('');
@@ -162,7 +166,7 @@ export function HistoryView(props: IViewProps): JSX.Element {
           onSelect={onSelect}
           onPair={commit => setPairedId(commit?.id ?? null)}
           onToggleFold={onToggleFold}
-          onMenu={onMenu}
+          onMenu={onContext}
         />
       )}
       {!instead && (

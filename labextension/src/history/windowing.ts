@@ -10,7 +10,7 @@ import type { Row } from './rows';
 export const HEIGHTS: Readonly<Record<Row['kind'], number>> = {
   day: 26,
   fold: 28,
-  commit: 64
+  commit: 46
 };
 
 /** How many pixels of rows there are above and below what can be seen. */

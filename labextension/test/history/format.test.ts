@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import {
   baseName,
   cardTime,
+  codeLine,
   dayName,
   duration,
   firstLine,
@@ -51,21 +52,22 @@ describe('times', () => {
   it('are relative, in the language of the page', () => {
     assert.equal(ago(20), 'now');
     assert.equal(ago(-90), 'now');
-    assert.equal(ago(300), '5 min. ago');
-    assert.equal(ago(7200), '2 hr. ago');
+    assert.equal(ago(300), '5 minutes ago');
+    assert.equal(ago(7200), '2 hours ago');
     assert.equal(ago(86400), 'yesterday');
     assert.equal(
       relativeTime(new Date(now.getTime() - 300_000), now, 'de'),
-      'vor 5 Min.'
+      'vor 5 Minuten'
     );
   });
 
-  it('are short on cards', () => {
+  it('on cards are words for a day, then the clock', () => {
     const card = (seconds: number): string =>
       cardTime(new Date(now.getTime() - seconds * 1000), now, 'en-GB');
     assert.equal(card(20), 'now');
-    assert.match(card(300), /^5 ?m(in)? ago$/);
-    assert.equal(card(7200), '10:00');
+    assert.equal(card(300), '5 minutes ago');
+    assert.equal(card(7200), '2 hours ago');
+    assert.equal(card(2 * 86400), '12:00');
   });
 
   it('have days with names', () => {
@@ -92,6 +94,13 @@ describe('texts', () => {
     assert.equal(firstLine(''), '');
     assert.equal(firstLine('x'.repeat(500), 10), `${'x'.repeat(9)}…`);
     assert.equal(firstLine('👩‍🔬'.repeat(2), 200), '👩‍🔬'.repeat(2));
+  });
+
+  it('of a cell is its first line of code', () => {
+    assert.equal(codeLine('# load\n%%time\n\ndf = load()\ndf'), 'df = load()');
+    assert.equal(codeLine('%matplotlib inline\nplot()'), '%matplotlib inline');
+    assert.equal(codeLine('# only a thought\n'), '# only a thought');
+    assert.equal(codeLine(' \n'), '');
   });
 
   it('show bytes that are no text', () => {

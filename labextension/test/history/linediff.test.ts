@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { lineDiff } from '../../src/history/diff/lines';
+import { sideBySide, lineDiff } from '../../src/history/diff/lines';
 
 function short(before: string, after: string): string {
   const marks = { same: ' ', added: '+', removed: '-' };
@@ -36,5 +36,20 @@ describe('lines that differ', () => {
     const text = (seed: number): string =>
       Array.from({ length: 20_000 }, (_, i) => `${i * seed}`).join('\n');
     assert.ok(lineDiff(text(2), text(3)).length >= 20_000);
+  });
+});
+
+describe('two columns', () => {
+  it('have what was taken away beside what came for it', () => {
+    const rows = sideBySide(lineDiff('a\nb\nc', 'a\nx\ny\nc'));
+    assert.deepEqual(
+      rows.map(({ left, right }) => [left?.text ?? null, right?.text ?? null]),
+      [
+        ['a', 'a'],
+        ['b', 'x'],
+        [null, 'y'],
+        ['c', 'c']
+      ]
+    );
   });
 });

@@ -6,7 +6,10 @@ import { renderToStaticMarkup } from 'react-dom/server';
 import type { IActions } from '../../src/history/actions';
 import { Banners, Instead, Progress } from '../../src/history/banners';
 import { takeBearings } from '../../src/history/commits';
+import { choicesFor, Details } from '../../src/history/details';
+import type { Documents } from '../../src/history/diff/cells';
 import { DiffView } from '../../src/history/diff/view';
+import type { IScene } from '../../src/history/scene';
 import { cardSentence, titleOf } from '../../src/history/sentences';
 import type { IHistoryState } from '../../src/history/source';
 import { ColourMemory, HistoryView } from '../../src/history/view';
@@ -86,7 +89,7 @@ describe('the panel', () => {
   it('says why there is nothing, and the way out', () => {
     const text = (more: Partial<IHistoryState>): string =>
       draw(more).replace(/<[^>]*>/g, ' ');
-    assert.match(text({}), /A snapshot keeps the whole kernel/);
+    assert.match(text({}), /A snapshot saves the whole kernel/);
     assert.match(
       text({ status: 'none', path: null, session: null }),
       /Open a notebook/
@@ -99,6 +102,80 @@ describe('the panel', () => {
       text({ status: 'error', error: { message: 'No.', hint: 'Wait.' } }),
       /cannot be read: No\. Wait\./
     );
+  });
+});
+
+describe('a card', () => {
+  const draw_ = (commits: CommitView[], more: Partial<IHistoryState> = {}) =>
+    draw({ session: session({ head: commits[0].id }), commits, ...more });
+
+  it('has two lines: code, and when; the reason is an icon with a name', () => {
+    const drawn = draw_([
+      auto('a', [], {
+        cell: { number: 3, source: 'scores = fit(x)' },
+        frozen_us: 42_000,
+        new_bytes: 1024
+      })
+    ]);
+    assert.match(
+      drawn,
+      /<code class="[^"]*title[^"]*"[^>]*>scores = fit\(x\)</
+    );
+    assert.match(drawn, /role="img" aria-label="Taken on a timer"/);
+    assert.match(drawn, /<time [^>]*title="[^"]*2026[^"]*"/);
+    assert.doesNotMatch(drawn, /paused|42 ms/);
+  });
+
+  it('has a moon where a kernel sleeps', () => {
+    const threads = [thread('main', 'a', { state: 'suspended' })];
+    assert.match(draw_([commit('a')], { threads }), /kernel is suspended/);
+    assert.doesNotMatch(draw_([commit('a')]), /kernel is suspended/);
+  });
+});
+
+describe('an open card', () => {
+  const scene: IScene = {
+    bearings: takeBearings([commit('b', ['a']), commit('a')], [], {
+      head: 'b',
+      thread: 'main'
+    }),
+    actions,
+    trans,
+    locale: 'en',
+    now: new Date(),
+    openMenu: () => undefined
+  };
+  const open = (paired: CommitView | null = null) =>
+    renderToStaticMarkup(
+      <Details
+        commit={commit('a', [], { id: 'a'.repeat(40), frozen_us: 42_000 })}
+        scene={scene}
+        paired={paired}
+        onMeasure={() => undefined}
+      />
+    );
+
+  it('has two buttons and a menu, and its id folded away', () => {
+    const drawn = open();
+    const buttons = drawn.match(/data-infinijup-action="[^"]*"/g);
+    assert.deepEqual(
+      buttons?.map(one => one.split('"')[1]),
+      ['restore', 'branch', 'more']
+    );
+    assert.match(drawn, /42 ms/);
+    assert.match(drawn, /<details [^>]*><summary>Details<\/summary>.*a{40}/);
+    assert.doesNotMatch(drawn.split('<details')[0], /a{10}/);
+  });
+
+  it('has the comparison as a button once there are two', () => {
+    assert.match(open(commit('b')), /data-infinijup-action="compare"/);
+  });
+
+  it('offers the rest in the menu', () => {
+    const rest = choicesFor(commit('a'), null, scene)
+      .filter(choice => choice.enabled && !choice.button)
+      .map(choice => choice.action);
+    assert.deepEqual(rest, ['compare', 'tag', 'copy', 'delete']);
   });
 });
 
@@ -125,22 +202,23 @@ describe('banners', () => {
     assert.doesNotMatch(drawn, /suspended/);
   });
 
-  it('show how far the work is', () => {
+  it('show how far the work is, in plain words', () => {
     const drawn = renderToStaticMarkup(
       <Progress
         job={{
           id: '1',
           kind: 'snapshot',
           state: 'running',
-          step: 'store',
+          step: 'store memory',
           done: 30,
           total: 120
         }}
         trans={trans}
       />
     );
-    assert.match(drawn, /Taking a snapshot/);
-    assert.match(drawn, /aria-valuenow="25"/);
+    assert.match(drawn, /Saving now …/);
+    assert.doesNotMatch(drawn, /store/);
+    assert.match(drawn, /aria-valuenow="38"/);
   });
 
   it('are nothing where there is a list', () => {
@@ -180,28 +258,39 @@ describe('sentences', () => {
     cardSentence(commits[index], bearings, now, trans, 'en');
 
   it('name a rollback by where it went', () => {
-    assert.equal(titleOf(commits[0], bearings, trans), 'Restored to Epoch 3');
+    const title = (of: CommitView, where: typeof bearings) =>
+      titleOf(of, where, trans).text;
+    assert.equal(title(commits[0], bearings), 'Back to Epoch 3');
     const cell = { number: 1, source: 'x = 1' };
     const plain = takeBearings(
       [commits[0], commit('a', [], { cell })],
       [],
       null
     );
-    assert.equal(titleOf(commits[0], plain, trans), 'Restored to [1] x = 1');
+    assert.match(title(commits[0], plain), /^Back to .*\d.* · x = 1$/);
     const alone = takeBearings([commits[0]], [], null);
-    assert.equal(titleOf(commits[0], alone, trans), 'Restored to a');
+    assert.equal(title(commits[0], alone), 'Back to a snapshot that is gone');
   });
 
   it('read a card out', () => {
     assert.equal(
       say(2),
-      'Epoch 3, 5 min. ago; Snapshot; cell [5] train(model); tagged best; 1000 B.'
+      'Epoch 3, 5 minutes ago; Taken by hand; cell [5] train(model); tagged best.'
     );
     assert.match(say(0), /current snapshot of this kernel/);
     assert.equal(
       say(1),
-      'Timed, 5 min. ago; left behind by a restore; +1 KB / 1000 B; VRAM 1 GB; paused 42 ms.'
+      'Taken on a timer, 5 minutes ago; left behind by a restore.'
     );
+  });
+
+  it('call a card by the code of its cell', () => {
+    const source = '# the model\ntrain(model)\n';
+    const card = commit('x', [], { cell: { number: 5, source } });
+    assert.deepEqual(titleOf(card, bearings, trans), {
+      text: 'train(model)',
+      code: true
+    });
   });
 });
 
@@ -239,11 +328,14 @@ describe('the comparison', () => {
   const show = (
     more: Partial<Diff>,
     a = commit('a'),
-    b = commit('b')
+    b = commit('b'),
+    documents: Documents = null
   ): string =>
     renderToStaticMarkup(
       <DiffView
         diff={{ ...diff, ...more }}
+        documents={documents}
+        draw={outputs => <i>{JSON.stringify(outputs)}</i>}
         a={a}
         b={b}
         trans={trans}
@@ -258,17 +350,37 @@ describe('the comparison', () => {
     assert.match(drawn, /int → str/);
     assert.match(drawn, /<del>x = 1<\/del>/);
     assert.match(drawn, /<ins>x = 2<\/ins>/);
-    assert.match(drawn, /4 KB of memory differ/);
+    assert.match(
+      drawn,
+      /<details [^>]*><summary>.*Memory.*4 KB of memory differ/
+    );
+  });
+
+  it('has outputs on both sides', () => {
+    const cell = (text: string) => ({
+      cells: [
+        {
+          id: 'c',
+          cell_type: 'code',
+          source: 'plot()',
+          outputs: [{ output_type: 'stream', text }]
+        }
+      ]
+    });
+    const drawn = show({}, commit('a'), commit('b'), {
+      before: cell('first'),
+      after: cell('second')
+    });
+    assert.match(drawn, /same code, other output/);
+    assert.match(drawn, /Output before.*first.*Output after.*second/);
   });
 
   it('says why it has nothing', () => {
     const busy = commit('b', [], { has_variables: false, has_notebook: false });
+    busy.label = 'busy';
     const drawn = show({ variables: null, cells: null }, commit('a'), busy);
-    assert.match(drawn, /Variables were not recorded with b: the kernel was/);
-    assert.match(drawn, /The notebook was not kept with b/);
-    assert.match(
-      show({ variables: [], files: [] }),
-      /No variable has another type/
-    );
+    assert.match(drawn, /Variables were not recorded with busy: the kernel/);
+    assert.match(drawn, /The notebook was not saved with busy/);
+    assert.match(show({ variables: [], files: [] }), /No variable differs/);
   });
 });

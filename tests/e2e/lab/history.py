@@ -52,16 +52,29 @@ class History:
         while (folded := self.panel.locator('[data-infinijup-fold][aria-expanded="false"]')).count():
             folded.first.click()
 
-    def action(self, commit: str, name: str) -> None:
-        """An action of a card."""
+    def open_card(self, commit: str):
+        """A card with its details below it."""
         card = self.card(commit)
         card.scroll_into_view_if_needed()
-        card.hover()
-        button = card.locator(f'[data-infinijup-action="{name}"]').first
-        if not button.is_visible():
-            card.click()
-        button.wait_for(state="visible", timeout=5000)
-        button.click()
+        if card.get_attribute("aria-expanded") != "true":
+            card.locator(".jp-InfinijupHistory-first").click()
+        card.locator(".jp-InfinijupHistory-details").wait_for(timeout=5000)
+        return card
+
+    def menu(self, commit: str):
+        """The menu of an open card, opened by its button."""
+        self.open_card(commit).locator('[data-infinijup-action="more"]').click()
+        menu = self.page.locator(".jp-InfinijupHistory-menu")
+        menu.wait_for(timeout=5000)
+        return menu
+
+    def action(self, commit: str, name: str) -> None:
+        """An action of a card: one of its buttons, or of its menu."""
+        button = self.open_card(commit).locator(f'[data-infinijup-action="{name}"]')
+        if button.count():
+            button.click()
+        else:
+            self.menu(commit).locator(f'[data-command="infinijup:{name}"]').click()
 
     def restore(self, commit: str, what: str = "both", seconds: float = 60) -> None:
         """Restore, with the answer to its question; waits until it is done."""

@@ -64,3 +64,32 @@ function middle(a: string[], b: string[]): Line[] {
   }
   return [...lines, ...a.slice(i).map(removed), ...b.slice(j).map(added)];
 }
+
+/** A line on each side; `null` where the other side has one more. */
+export type Row = { left: Line | null; right: Line | null };
+
+/** The lines of a comparison in two columns: what was taken away stands beside what came in its place. */
+export function sideBySide(lines: readonly Line[]): Row[] {
+  const rows: Row[] = [];
+  let removed: Line[] = [];
+  let added: Line[] = [];
+  const flush = (): void => {
+    for (let i = 0; i < Math.max(removed.length, added.length); i++) {
+      rows.push({ left: removed[i] ?? null, right: added[i] ?? null });
+    }
+    removed = [];
+    added = [];
+  };
+  for (const line of lines) {
+    if (line.change === 'removed') {
+      removed.push(line);
+    } else if (line.change === 'added') {
+      added.push(line);
+    } else {
+      flush();
+      rows.push({ left: line, right: line });
+    }
+  }
+  flush();
+  return rows;
+}

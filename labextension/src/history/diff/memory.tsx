@@ -20,7 +20,9 @@ export function Files(props: {
     <Section title={trans.__('Files')} count={diff.files.length}>
       {diff.files.length === 0 ? (
         <Nothing>
-          {trans.__('The files that were kept with both are the same.')}
+          {trans.__(
+            'No file differs of those that were saved with both snapshots. Files that no cell had open may not be among them.'
+          )}
         </Nothing>
       ) : (
         <Table
@@ -68,14 +70,14 @@ export function Memory(props: {
   const { diff, trans } = props;
   const { memory, totals, processes } = diff;
   return (
-    <Section title={trans.__('Memory')}>
+    <details className="jp-InfinijupDiff-section">
+      <summary>
+        <h2>{trans.__('Memory')}</h2>
+      </summary>
       <p>
         {totals.memory_bytes === 0 && memory.length === 0
-          ? trans.__('No page of memory differs.')
-          : trans.__(
-              '%1 of memory differ, counted in whole pages.',
-              size(totals.memory_bytes)
-            )}
+          ? trans.__('The memory is the same.')
+          : trans.__('%1 of memory differ.', size(totals.memory_bytes))}
       </p>
       {processes.length > 0 && (
         <ul className="jp-InfinijupDiff-processes">
@@ -118,6 +120,6 @@ export function Memory(props: {
           )}
         />
       )}
-    </Section>
+    </details>
   );
 }

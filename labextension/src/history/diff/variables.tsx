@@ -4,7 +4,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
 import type { CommitView, Diff, Variable } from '../../wire';
-import { shortId, size } from '../format';
+import { nameOf } from '../../format';
+import { size } from '../format';
 import { ChangeMark, Nothing, Section, Table } from './parts';
 
 function VariableValue(props: { variable?: Variable | null }): JSX.Element {
@@ -38,7 +39,7 @@ export function Variables(props: {
           {without.length === 1
             ? trans.__(
                 'Variables were not recorded with %1: the kernel was busy then, or it is not a Python kernel.',
-                shortId(without[0].id)
+                nameOf(without[0])
               )
             : trans.__(
                 'Variables were not recorded: the kernel was busy then, or it is not a Python kernel.'
@@ -51,7 +52,7 @@ export function Variables(props: {
     <Section title={title} count={variables.length}>
       {variables.length === 0 ? (
         <Nothing>
-          {trans.__('No variable has another type, size or summary.')}
+          {trans.__('No variable differs in its type, size or preview.')}
         </Nothing>
       ) : (
         <Table

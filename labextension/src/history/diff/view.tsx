@@ -1,11 +1,13 @@
 /**
- * What lies between two snapshots: cells, variables, files, memory. A section without content says why it has none.
+ * What lies between two snapshots, in the order in which people look for it: cells with their outputs, variables, files, and
+ * memory, folded away. A section without content says why it has none.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
+import { nameOf } from '../../format';
 import type { CommitView, Diff } from '../../wire';
-import { fullTime, shortId } from '../format';
-import { Cells } from './cells';
+import { fullTime } from '../format';
+import { Cells, type Documents, type DrawOutputs } from './cells';
 import { Files, Memory } from './memory';
 import { Variables } from './variables';
 
@@ -15,15 +17,11 @@ function Side(props: {
   locale?: string;
 }): JSX.Element {
   const { commit } = props;
-  const title = commit.label || commit.message || commit.tags[0];
   return (
     <div className="jp-InfinijupDiff-side">
       <span>{props.name}</span>
-      <strong>{title || shortId(commit.id)}</strong>
-      <span>
-        {fullTime(new Date(commit.time), props.locale)} ·{' '}
-        <code>{shortId(commit.id)}</code>
-      </span>
+      <strong>{nameOf(commit)}</strong>
+      <span>{fullTime(new Date(commit.time), props.locale)}</span>
     </div>
   );
 }
@@ -31,19 +29,28 @@ function Side(props: {
 /** The comparison. */
 export function DiffView(props: {
   diff: Diff;
+  documents: Documents;
+  draw: DrawOutputs;
   a: CommitView;
   b: CommitView;
   trans: TranslationBundle;
   locale?: string;
 }): JSX.Element {
-  const { diff, a, b, trans, locale } = props;
+  const { diff, documents, draw, a, b, trans, locale } = props;
   return (
     <div className="jp-InfinijupDiff-view">
-      <div className="jp-InfinijupDiff-sides">
+      <div className="jp-InfinijupDiff-pair jp-mod-sides">
         <Side commit={a} name={trans.__('Before')} locale={locale} />
         <Side commit={b} name={trans.__('After')} locale={locale} />
       </div>
-      <Cells diff={diff} a={a} b={b} trans={trans} />
+      <Cells
+        diff={diff}
+        documents={documents}
+        draw={draw}
+        a={a}
+        b={b}
+        trans={trans}
+      />
       <Variables diff={diff} a={a} b={b} trans={trans} />
       <Files diff={diff} trans={trans} />
       <Memory diff={diff} trans={trans} />

@@ -9,12 +9,17 @@ import {
 import { ReactWidget, historyIcon } from '@jupyterlab/ui-components';
 import React from 'react';
 import type { CommitView, Diff } from '../../wire';
+import { nameOf } from '../../format';
+import { asSentence } from '../../words';
+import type { Documents } from './cells';
+import { OutputsOf, type Renderers } from './outputs';
 import { DiffView } from './view';
-import { firstLine, shortId } from '../format';
 
 export namespace CompareWidget {
   export interface IOptions {
     diff: Promise<Diff>;
+    documents: Promise<Documents>;
+    renderers: Renderers;
     /** The older one. */
     a: CommitView;
     b: CommitView;
@@ -34,13 +39,13 @@ export class CompareWidget extends ReactWidget {
     this.node.dataset.infinijupCompare = '';
     this.title.icon = historyIcon;
     this.title.closable = true;
-    const name = (commit: CommitView): string =>
-      firstLine(commit.label || commit.tags[0] || '', 20) || shortId(commit.id);
-    this.title.label = this._trans.__('%1 ↔ %2', name(a), name(b));
-    this.title.caption = this._trans.__('Compare %1 with %2', a.id, b.id);
-    options.diff.then(
-      diff => {
+    const names = [nameOf(a), nameOf(b)] as const;
+    this.title.label = this._trans.__('%1 ↔ %2', ...names);
+    this.title.caption = this._trans.__('Compare %1 with %2', ...names);
+    Promise.all([options.diff, options.documents]).then(
+      ([diff, documents]) => {
         this._diff = diff;
+        this._documents = documents;
         this.update();
       },
       (error: unknown) => {
@@ -57,6 +62,8 @@ export class CompareWidget extends ReactWidget {
       return (
         <DiffView
           diff={this._diff}
+          documents={this._documents}
+          draw={this._draw}
           a={a}
           b={b}
           trans={trans}
@@ -68,13 +75,21 @@ export class CompareWidget extends ReactWidget {
       <p className="jp-InfinijupDiff-nothing" role="status">
         {this._error === null
           ? trans.__('Comparing the snapshots …')
-          : trans.__('The snapshots cannot be compared: %1', this._error)}
+          : trans.__(
+              'The snapshots cannot be compared: %1',
+              asSentence(this._error)
+            )}
       </p>
     );
   }
 
+  private readonly _draw = (outputs: readonly unknown[]): JSX.Element => (
+    <OutputsOf outputs={outputs} renderers={this._options.renderers} />
+  );
+
   private readonly _options: CompareWidget.IOptions;
   private readonly _trans: TranslationBundle;
   private _diff: Diff | null = null;
+  private _documents: Documents = null;
   private _error: string | null = null;
 }
