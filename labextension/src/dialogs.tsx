@@ -118,7 +118,7 @@ class RestoreBody extends Body implements Dialog.IBodyWidget<RestoreMode> {
         )}
         {changes && this._mode === 'both' && this._lost(changes)}
         <p className="jp-Infinijup-quiet">
-          {trans.__('Now is saved first, so you can undo this.')}
+          {trans.__('The current state is saved first, so you can undo this.')}
         </p>
       </>
     );
@@ -233,7 +233,7 @@ export async function askForce(
       ),
       files.map(plain),
       trans.__(
-        'Keep them: the kernel goes back and all files stay as they are now. Overwrite them: files go back too; what is in them now is saved with the snapshot of now.'
+        'Keep them: the kernel goes back and all files stay as they are; a file that the kernel had open may prevent that. Overwrite them: files go back too. What is in them now is saved first.'
       )
     ),
     buttons: [
@@ -274,6 +274,40 @@ export async function askDelete(
         commit ? nameOf(commit) : trans.__('a snapshot that is not shown here')
       ),
       tagged ? `${after} ${trans.__('The tags go too.')}` : after
+    ),
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.warnButton({ label: trans.__('Delete') })
+    ],
+    defaultButton: 0
+  });
+  return result.button.accept;
+}
+
+/** Asks before sessions without processes are deleted. */
+export async function askForget(
+  trans: TranslationBundle,
+  sessions: readonly { name: string; isBranch: boolean }[]
+): Promise<boolean> {
+  const lost = trans.__(
+    'Their variables are lost. Notebooks and snapshots stay.'
+  );
+  const result = await showDialog({
+    title: trans._n(
+      'Delete %1 suspended kernel?',
+      'Delete %1 suspended kernels?',
+      sessions.length
+    ),
+    body: new ListBody(
+      'forget',
+      trans,
+      lost,
+      sessions.map(({ name }) => name),
+      sessions.some(({ isBranch }) => isBranch)
+        ? trans.__(
+            'Files that a branch wrote into its own copy of the directory are deleted with it. This cannot be undone.'
+          )
+        : trans.__('This cannot be undone.')
     ),
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),

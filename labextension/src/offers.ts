@@ -10,7 +10,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDeps } from './actions/deps';
 import type { Restorer } from './actions/restore';
-import { cut, nameOf, time } from './format';
+import { nameOf, time } from './format';
 import type { IRestored, Model } from './model';
 import { asApiError } from './model';
 import { kernelOf } from './notebooks';
@@ -58,7 +58,7 @@ async function ask(
   }
   const { commit, reason } = offer;
   const id = Notification.emit(
-    cut(sentence(trans, offer), 140),
+    sentence(trans, offer),
     reason === 'crash' ? 'warning' : 'info',
     {
       autoClose: reason === 'suspended' ? 8000 : false,
@@ -126,29 +126,27 @@ async function ask(
 function sentence(trans: TranslationBundle, { commit, reason }: Offer): string {
   const when = time(commit.time, new Date());
   const name = nameOf(commit);
+  const which = name.startsWith(when) ? name : `${name}, ${when}`;
   switch (reason) {
     case 'crash':
       return trans.__(
-        'The kernel of this notebook crashed. Its last snapshot (%1, %2) can be restored.',
-        name,
-        when
+        'The kernel crashed. You can restore its last snapshot (%1).',
+        which
       );
     case 'reboot':
       return trans.__(
-        'The machine was restarted. The last snapshot of this notebook (%1, %2) can be restored.',
-        name,
-        when
+        'The machine was restarted. You can restore the last snapshot (%1).',
+        which
       );
     case 'suspended':
       return trans.__(
-        'The kernel of this notebook is suspended (%1). Running a cell brings it back.',
+        'This kernel has been suspended since %1. Run a cell to wake it.',
         when
       );
     default:
       return trans.__(
-        'The kernel of this notebook has ended. Its last snapshot (%1, %2) can be restored.',
-        name,
-        when
+        'The kernel has ended. You can restore its last snapshot (%1).',
+        which
       );
   }
 }

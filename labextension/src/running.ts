@@ -10,6 +10,7 @@ import { deleteIcon } from '@jupyterlab/ui-components';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 import type { IDeps } from './actions/deps';
+import { askForget } from './dialogs';
 import { baseName } from './history/format';
 import { suspendIcon } from './icons';
 import type { Model } from './model';
@@ -34,10 +35,10 @@ export class SuspendedKernels implements IRunningSessions.IManager {
   ) {
     const trans = _deps.trans;
     this.name = trans.__('Suspended kernels');
-    this.shutdownLabel = trans.__('Delete this session');
+    this.shutdownLabel = trans.__('Delete this kernel');
     this.shutdownAllLabel = trans.__('Delete All');
     this.shutdownAllConfirmationText = trans.__(
-      'Delete all suspended kernels? What they hold in memory is lost; their notebooks stay.'
+      'Delete all suspended kernels? Their variables are lost, and files that branches wrote into their own copies. Notebooks and snapshots stay.'
     );
     _deps.model.sessionChanged.connect(this._onChanged, this);
   }
@@ -80,8 +81,16 @@ export class SuspendedKernels implements IRunningSessions.IManager {
           documents.openOrReveal(session.path);
         }
       },
-      shutdown: () => void this._remove(session)
+      shutdown: () => void this._ask(session)
     };
+  }
+
+  private async _ask(session: ListedSession): Promise<void> {
+    const name = baseName(session.path ?? session.name);
+    const question = [{ name, isBranch: !!session.parent }];
+    if (await askForget(this._deps.trans, question)) {
+      await this._remove(session);
+    }
   }
 
   private async _remove(session: ListedSession): Promise<void> {

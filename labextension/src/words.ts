@@ -3,9 +3,12 @@
 /** JupyterLab cuts longer messages. */
 const LONGEST = 140;
 
+/** Snapshots as the daemon's messages name them; people know them by other names, and the details keep the id. */
+const IDS = /\b(?:snapshot )?[0-9a-f]{12,64}\b/g;
+
 /** The daemon's messages are in lower case without a full stop; people get a sentence. */
 export function asSentence(message: string): string {
-  const line = message.trim();
+  const line = message.trim().replace(IDS, 'this snapshot');
   if (!line) {
     return line;
   }

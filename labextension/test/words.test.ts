@@ -46,6 +46,10 @@ describe('words for people', () => {
     });
     assert.deepEqual(fitting(long), { shown: '', rest: true });
     assert.equal(asSentence('no room is left'), 'No room is left.');
+    assert.equal(
+      asSentence('the restore of 1e92064c3771 failed'),
+      'The restore of this snapshot failed.'
+    );
   });
 
   it('says the day of what was not today', () => {

@@ -119,16 +119,21 @@ def test_branches_are_tabs_and_name_their_own_cells(lab, open_notebook):
 
 
 KEPT = "file = open('notes.txt', 'w')\nfile.write('by the kernel'); file.flush()"
+REFUSED = {"code": "IJ-L030", "message": "files were changed by somebody else", "files": ["/work/notes.txt"], "causes": []}
 
 
 def test_files_that_others_changed_can_be_kept(lab, open_notebook):
+    """A daemon that refuses to overwrite them: the question has a choice that leaves all files as they are."""
     notebook = open_notebook(lab, "keep.ipynb", KEPT, "x = 1", viewport={"width": 1280, "height": 800})
     tab, history = notebook.tab, History(notebook.tab).open()
     notebook.run(0)
     notebook.run(1)
     first = snapshot(history)
     notebook.execute("x = 2; file.close()")
-    lab.user.write(lab.root / "notes.txt", "by somebody else")
+    # As long as before: what is open at the snapshot must have its size.
+    lab.user.write(lab.root / "notes.txt", "by a stranger")
+    answers = [lambda route: route.fulfill(status=409, json=REFUSED), lambda route: route.continue_()]
+    tab.page.route("**/infinijup/restore*", lambda route: answers.pop(0)(route))
     history.action(first, "restore")
     dialog = tab.dialog("restore")
     assert not HASH.search(dialog.inner_text())
@@ -139,7 +144,7 @@ def test_files_that_others_changed_can_be_kept(lab, open_notebook):
     asked.get_by_role("button", name="Keep These Files").click()
     said = tab.wait_notice(r"back at", 60)
     assert not HASH.search(said)
-    assert (lab.root / "notes.txt").read_text() == "by somebody else"
+    assert (lab.root / "notes.txt").read_text() == "by a stranger"
     notebook.quiet()
     assert notebook.execute("print(x)") == "1"
 

@@ -84,7 +84,7 @@ def reboot(daemon, lab):
 
 def accept(tab):
     """Says yes to the offer of the last snapshot, and to the question what of it."""
-    tab.press_notice("can be restored", "Restore", 60)
+    tab.press_notice("You can restore", "Restore", 60)
     History(tab).answer_restore("kernel")
 
 
@@ -103,7 +103,7 @@ def test_a_reboot(daemon, own_lab, open_notebook, make_tab):
     for number, path in enumerate(paths):
         tab = make_tab(own_lab, f"again-{number}")
         tab.goto(path)
-        tab.wait_notice("can be restored", 60)
+        tab.wait_notice("You can restore", 60)
         tab.shot("offer")
         accept(tab)
         notebook = Notebook(tab, path).connected(90)

@@ -266,7 +266,7 @@ class Daemon:
     def _away(self, error: Exception) -> DaemonAway:
         if not os.path.exists(self.socket):
             return DaemonAway(f"infinijupd does not run: there is no {self.socket}")
-        return DaemonAway(f"infinijupd gives no answer at {self.socket}: {error or type(error).__name__}")
+        return DaemonAway(f"infinijupd does not answer at {self.socket}: {error or type(error).__name__}")
 
     def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()

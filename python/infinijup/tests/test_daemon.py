@@ -94,7 +94,7 @@ def test_refusals_carry_the_daemons_words(tmp_path):
 
 def test_a_lost_connection_is_no_refusal(tmp_path):
     async def story(daemon, _):
-        with pytest.raises(DaemonAway, match="gives no answer"):
+        with pytest.raises(DaemonAway, match="does not answer"):
             await daemon.get("/v1/version")
 
     run(tmp_path, [None], story)

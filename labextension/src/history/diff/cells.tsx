@@ -43,17 +43,20 @@ function Sources(props: {
     () => sideBySide(lineDiff(before, after)),
     [before, after]
   );
-  const column = (side: 'left' | 'right', label: string) => (
-    <pre className="jp-InfinijupDiff-source" tabIndex={0} aria-label={label}>
-      {rows.map((row, index) => (
-        <SourceLine key={index} line={row[side]} />
-      ))}
-    </pre>
-  );
+  // One grid for both: lines that belong together are as high as the longer one.
   return (
-    <div className="jp-InfinijupDiff-pair">
-      {pair.before ? column('left', trans.__('Cell before')) : <div />}
-      {pair.after ? column('right', trans.__('Cell after')) : <div />}
+    <div
+      className="jp-InfinijupDiff-pair jp-InfinijupDiff-source"
+      role="group"
+      tabIndex={0}
+      aria-label={trans.__('Code before and after')}
+    >
+      {rows.map((row, index) => (
+        <React.Fragment key={index}>
+          <SourceLine line={row.left} />
+          <SourceLine line={row.right} />
+        </React.Fragment>
+      ))}
     </div>
   );
 }
