@@ -185,9 +185,9 @@ export class Api {
     await this._send('DELETE', `offer${query}`);
   }
 
-  /** Ends a session and forgets it. */
-  async removeSession(id: string): Promise<void> {
-    await this._send('DELETE', `sessions/${encodeURIComponent(id)}`);
+  /** Ends a session and forgets it; the answer says which files were saved first. */
+  removeSession(id: string): Promise<Wire.SessionView | null> {
+    return this._send('DELETE', `sessions/${encodeURIComponent(id)}`);
   }
 
   doctor(): Promise<Wire.Doctor> {

@@ -212,28 +212,28 @@ class ListBody extends Body {
   }
 }
 
-/** What becomes of files that others changed. */
+/** What becomes of files that a restore would overwrite. */
 export type FilesChoice = 'keep' | 'overwrite';
 
-/** Asks what shall become of files that others changed; `null` if nothing is to be done. */
+/** Asks what shall become of files that are in no snapshot; `null` if nothing is to be done. */
 export async function askForce(
   trans: TranslationBundle,
   files: readonly Text[]
 ): Promise<FilesChoice | null> {
   const keep = trans.__('Keep These Files');
   const result = await showDialog({
-    title: trans.__('These files were changed by someone else'),
+    title: trans.__('Keep these files?'),
     body: new ListBody(
       'force',
       trans,
       trans._n(
-        '%1 file was changed from outside the kernel since the snapshot:',
-        '%1 files were changed from outside the kernel since the snapshot:',
+        '%1 file would be overwritten, and no snapshot has it as it is now:',
+        '%1 files would be overwritten, and no snapshot has them as they are now:',
         files.length
       ),
       files.map(plain),
       trans.__(
-        'Keep them: the kernel goes back and all files stay as they are; a file that the kernel had open may prevent that. Overwrite them: files go back too. What is in them now is saved first.'
+        'Keep: the kernel goes back and all files stay as they are; this fails if the kernel had one of them open. Overwrite: the files go back too.'
       )
     ),
     buttons: [
@@ -305,7 +305,7 @@ export async function askForget(
       sessions.map(({ name }) => name),
       sessions.some(({ isBranch }) => isBranch)
         ? trans.__(
-            'Files that a branch wrote into its own copy of the directory are deleted with it. This cannot be undone.'
+            'Files of a branch that no snapshot has are saved in a last one.'
           )
         : trans.__('This cannot be undone.')
     ),

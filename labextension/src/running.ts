@@ -4,6 +4,7 @@
  * It lists sessions without processes that can be brought back. The list is asked for when the page has opened its stream
  * of events, and again when an event says that a session was suspended or is not any longer; not on a timer.
  */
+import { Notification } from '@jupyterlab/apputils';
 import type { IRunningSessions } from '@jupyterlab/running';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { deleteIcon } from '@jupyterlab/ui-components';
@@ -38,7 +39,7 @@ export class SuspendedKernels implements IRunningSessions.IManager {
     this.shutdownLabel = trans.__('Delete this kernel');
     this.shutdownAllLabel = trans.__('Delete All');
     this.shutdownAllConfirmationText = trans.__(
-      'Delete all suspended kernels? Their variables are lost, and files that branches wrote into their own copies. Notebooks and snapshots stay.'
+      'Delete all suspended kernels? Their variables are lost; notebooks and snapshots stay. Files of branches that no snapshot has are saved in a last one.'
     );
     _deps.model.sessionChanged.connect(this._onChanged, this);
   }
@@ -95,7 +96,18 @@ export class SuspendedKernels implements IRunningSessions.IManager {
 
   private async _remove(session: ListedSession): Promise<void> {
     try {
-      await this._deps.model.api.removeSession(session.id);
+      const { kept_files: kept } =
+        (await this._deps.model.api.removeSession(session.id)) ?? {};
+      if (kept) {
+        Notification.info(
+          this._deps.trans._n(
+            '%1 file of the branch was saved in a last snapshot.',
+            '%1 files of the branch were saved in a last snapshot.',
+            kept.files.length
+          ),
+          { autoClose: 8000 }
+        );
+      }
     } catch (error) {
       showError(this._deps.trans, asApiError(error));
     }

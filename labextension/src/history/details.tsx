@@ -32,6 +32,8 @@ export function choicesFor(
 ): IChoice[] {
   const { trans, bearings, actions } = scene;
   const { id } = commit;
+  // A snapshot of files alone has no kernel to go back to.
+  const hasKernel = commit.reason !== 'files';
   const isHead = id === bearings.head || bearings.heads.has(id);
   const other = paired ?? bearings.byId.get(bearings.head ?? '') ?? null;
   // The older one is what was before.
@@ -46,7 +48,7 @@ export function choicesFor(
       icon: 'rollback',
       label: trans.__('Restore'),
       title: trans.__('Bring the kernel back to this snapshot'),
-      enabled: actions.can('restore', { commit: id }),
+      enabled: hasKernel && actions.can('restore', { commit: id }),
       args: { commit: id },
       button: true
     },
@@ -55,7 +57,7 @@ export function choicesFor(
       icon: 'branch',
       label: trans.__('Branch'),
       title: trans.__('Go on from here in a copy of the notebook'),
-      enabled: actions.can('branch', { commit: id }),
+      enabled: hasKernel && actions.can('branch', { commit: id }),
       args: { commit: id },
       button: true
     },

@@ -40,6 +40,8 @@ export function reasonText(reason: string, trans: TranslationBundle): string {
       return trans.__('Suspended');
     case 'branch':
       return trans.__('Branched');
+    case 'files':
+      return trans.__('Files of a branch that was deleted');
     default:
       return reason;
   }

@@ -167,6 +167,12 @@ describe('an open card', () => {
     assert.doesNotMatch(drawn.split('<details')[0], /a{10}/);
   });
 
+  it('has no kernel to go back to if it has files alone', () => {
+    const files = commit('f', [], { reason: 'files' });
+    const can = choicesFor(files, null, scene).filter(one => one.enabled);
+    assert.ok(can.every(one => !one.button));
+  });
+
   it('has the comparison as a button once there are two', () => {
     assert.match(open(commit('b')), /data-infinijup-action="compare"/);
   });
