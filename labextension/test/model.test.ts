@@ -53,7 +53,7 @@ function setUp() {
     }
   } as unknown as Api;
   const model = new Model(api, stream as unknown as EventStream);
-  return { model, asked, stream };
+  return { model, asked, stream, history };
 }
 
 async function until(what: () => boolean): Promise<void> {
@@ -116,6 +116,22 @@ describe('the model', () => {
       commit: commit('x2', 'x1', 'elsewhere')
     });
     assert.equal(model.state('k').history?.commits.length, 2);
+  });
+
+  it('learns of a snapshot that only the session tells, as that of an automatic suspend', async () => {
+    const { model, asked, stream, history } = setUp();
+    model.watch('k');
+    await until(() => model.state('k').last?.id === 'c1');
+    const later = { ...commit('c2', 'c1'), time: '2026-01-01T00:10:00Z' };
+    history.commits.unshift(later);
+    const asleep = { ...session, head: 'c2', state: 'suspended' as const };
+    stream.event.emit({ type: 'session', kernel_id: 'k', session: asleep });
+    await until(() => model.state('k').last?.id === 'c2');
+    // An old view of the session does not bring the old time back.
+    stream.event.emit({ type: 'session', kernel_id: 'k', session });
+    await until(() => asked.filter(what => what === 'last').length === 3);
+    await new Promise(resolve => setTimeout(resolve, 20));
+    assert.equal(model.state('k').last?.id, 'c2');
   });
 
   it('keeps the job only while it runs', async () => {

@@ -189,6 +189,28 @@ def test_widgets(lab, open_notebook):
     notebook.tab.shot("widgets")
 
 
+LATER = "later = ipywidgets.IntSlider(value=1, description='later')\nlater"
+
+
+def test_a_widget_that_the_restored_kernel_does_not_have(lab, open_notebook):
+    """Its output says so; running its cell again makes another."""
+    notebook = open_notebook(lab, "later.ipynb", WIDGET, LATER)
+    notebook.run(0)
+    commit = snapshot(lab, notebook)
+    notebook.run(1)
+    page = notebook.tab.page
+    page.locator(".widget-slider").nth(1).wait_for()
+    restore(lab, notebook, commit)
+    note = page.locator(".jp-Infinijup-stale")
+    note.wait_for(timeout=15000)
+    assert note.count() == 1 and "does not have this widget" in note.inner_text()
+    notebook.tab.shot("stale")
+    note.get_by_role("button", name="Run cell again").click()
+    note.wait_for(state="detached")
+    notebook.quiet()
+    assert notebook.execute("print(later.value)") == "1"
+
+
 def set_readout(page, readout, value):
     """Types a number into the slider's own field."""
     readout.click()

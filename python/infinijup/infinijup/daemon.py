@@ -79,9 +79,7 @@ def _owner(path: str) -> int | None:
         return None
 
 
-def socket_path(
-    uid: int | None = None, environment: Mapping[str, str] | None = None, owner: Callable[[str], int | None] = _owner
-) -> str:
+def socket_path(uid: int | None = None, environment: Mapping[str, str] | None = None, owner: Callable[[str], int | None] = _owner) -> str:
     """Where the daemon of this user listens: the rule of crates/api/src/places.rs, held to it by a test."""
     uid = os.geteuid() if uid is None else uid
     environment = os.environ if environment is None else environment
