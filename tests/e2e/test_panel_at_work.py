@@ -24,9 +24,9 @@ HASH = re.compile(r"\b[0-9a-f]{10,}\b")
 
 
 def snapshot(history) -> str:
-    """By the button; the new card's commit."""
+    """By the panel's own button, which never hides in a narrow toolbar; the new card's commit."""
     before = history.commits()
-    history.tab.toolbar("infinijup-snapshot").click()
+    history.panel.locator(".jp-InfinijupHistory-toolbar [data-infinijup-action=snapshot]").click()
     return history.wait_newer(before, 60)
 
 
