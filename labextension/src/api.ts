@@ -190,6 +190,16 @@ export class Api {
     return this._send('DELETE', `sessions/${encodeURIComponent(id)}`);
   }
 
+  /** The files that a snapshot has. */
+  filesOf(commit: string): Promise<Wire.SnapshotFiles> {
+    return this._get('files', { commit });
+  }
+
+  /** Copies the files of a snapshot into a folder of the server's. */
+  copyFiles(commit: string, folder: string): Promise<Wire.CopiedFiles> {
+    return this._send('POST', 'files', { commit, folder });
+  }
+
   doctor(): Promise<Wire.Doctor> {
     return this._get('doctor');
   }

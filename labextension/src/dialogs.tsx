@@ -11,8 +11,8 @@ import type { ApiError } from './api';
 import type { ICellChanges } from './changes';
 import { isEmpty } from './changes';
 import { cut, nameOf, time } from './format';
-import { plain } from './history/format';
-import type { CommitView, Text } from './wire';
+import { plain, size } from './history/format';
+import type { CommitView, SnapshotFiles, Text } from './wire';
 
 /** What is brought back. */
 export type RestoreMode = 'both' | 'kernel';
@@ -280,6 +280,45 @@ export async function askDelete(
       Dialog.warnButton({ label: trans.__('Delete') })
     ],
     defaultButton: 0
+  });
+  return result.button.accept;
+}
+
+/** Asks before the files of a snapshot are copied; where it has none, says so. */
+export async function askCopy(
+  trans: TranslationBundle,
+  { files, count, bytes }: SnapshotFiles,
+  folder: string
+): Promise<boolean> {
+  if (count === 0) {
+    await showMessage(
+      trans,
+      trans.__('This snapshot has no files'),
+      trans.__(
+        'Snapshots have the files that the kernel has open, unless its settings say more.'
+      )
+    );
+    return false;
+  }
+  const result = await showDialog({
+    title: trans._n('Copy %1 file?', 'Copy %1 files?', count),
+    body: new ListBody(
+      'copy-files',
+      trans,
+      trans.__(
+        'These files as they were at the snapshot, %1 in all:',
+        size(bytes)
+      ),
+      files.map(file => plain(file.path)),
+      trans.__(
+        'They are copied to %1. Nothing is overwritten: where a name is taken, the copy gets a number.',
+        folder || '/'
+      )
+    ),
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.okButton({ label: trans.__('Copy') })
+    ]
   });
   return result.button.accept;
 }

@@ -3,6 +3,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
 import { Dialog, MainAreaWidget, showDialog } from '@jupyterlab/apputils';
 import type { ITranslator } from '@jupyterlab/translation';
+import { addCopyFiles } from './files';
 import { CompareWidget, HistoryPanel } from './history';
 import { asApiError } from './model';
 import { showError } from './notify';
@@ -14,12 +15,14 @@ import type { CommitView } from './wire';
 /** Adds the panel to the right side, and the commands that open it and compare. */
 export function addPanel(
   app: JupyterFrontEnd,
-  { model, notebooks, source }: IInfinijup,
+  infinijup: IInfinijup,
   translator: ITranslator,
   shell: ILabShell | null,
   restorer: ILayoutRestorer | null
 ): void {
+  const { model, notebooks, source } = infinijup;
   const trans = translator.load('infinijup');
+  addCopyFiles(app, infinijup, trans);
   const panel = new HistoryPanel({
     source,
     commands: app.commands,
@@ -117,6 +120,8 @@ export function addPanel(
     }
   });
   notebooks.changed.connect(() =>
-    app.commands.notifyCommandChanged(CommandIDs.compare)
+    [CommandIDs.compare, CommandIDs.copyFiles].forEach(id =>
+      app.commands.notifyCommandChanged(id)
+    )
   );
 }

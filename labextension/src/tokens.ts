@@ -30,6 +30,7 @@ export namespace CommandIDs {
   export const compare = 'infinijup:compare';
   export const remove = 'infinijup:delete';
   export const copyId = 'infinijup:copy-id';
+  export const copyFiles = 'infinijup:copy-files';
   export const openHistory = 'infinijup:open-history';
   export const openNotebook = 'infinijup:open-notebook';
   export const doctor = 'infinijup:doctor';

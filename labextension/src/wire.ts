@@ -66,6 +66,13 @@ export type BranchAnswer = {
   warnings: string[];
 };
 
+/** The answer of `POST files`. */
+export type CopiedFiles = {
+  /** The copies, as paths of the server. */
+  written: string[];
+  skipped: { path: string; reason: string }[];
+};
+
 /** One cell in a comparison. */
 export type CellView = {
   id?: string | null;

@@ -149,6 +149,23 @@ def test_files_that_others_changed_can_be_kept(lab, open_notebook):
     assert notebook.execute("print(x)") == "1"
 
 
+def test_files_of_a_snapshot_are_copied_beside_the_notebook(lab, open_notebook):
+    notebook = open_notebook(lab, "copies.ipynb", KEPT.replace("notes", "copied"), viewport={"width": 1280, "height": 800})
+    tab, history = notebook.tab, History(notebook.tab).open()
+    notebook.run(0)
+    first = snapshot(history)
+    notebook.execute("file.write(', and more'); file.close()")
+    history.menu(first).locator('[data-command="infinijup:copy-files"]').click()
+    dialog = tab.dialog("copy-files")
+    assert "copied.txt" in dialog.inner_text()
+    tab.shot("copy")
+    dialog.locator(".jp-mod-accept").click()
+    tab.wait_notice("copied beside the notebook")
+    found = {path.name: path.read_text() for path in lab.root.glob("copied*")}
+    assert found.pop("copied.txt") == "by the kernel, and more"
+    assert list(found.values()) == ["by the kernel"]
+
+
 def test_notifications_leave_the_panel_free_and_go_when_they_are_over(own_lab, open_notebook):
     notebook = open_notebook(own_lab, "notes.ipynb", "x = 1", viewport={"width": 1024, "height": 700})
     tab, history = notebook.tab, History(notebook.tab).open()

@@ -15,6 +15,7 @@ export const COMMANDS = {
   compare: 'infinijup:compare',
   delete: 'infinijup:delete',
   copy: 'infinijup:copy-id',
+  files: 'infinijup:copy-files',
   resume: 'infinijup:resume',
   doctor: 'infinijup:doctor',
   open: 'docmanager:open'

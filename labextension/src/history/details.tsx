@@ -84,6 +84,16 @@ export function choicesFor(
       button: false
     },
     {
+      action: 'files',
+      icon: 'copy',
+      label: trans.__('Copy files'),
+      title: trans.__('Copy the files of this snapshot beside the notebook'),
+      enabled: actions.can('files', { commit: id }),
+      args: { commit: id },
+      // Of a snapshot of files alone this is what people want.
+      button: !hasKernel
+    },
+    {
       action: 'copy',
       icon: 'copy',
       label: trans.__('Copy id'),
@@ -112,6 +122,7 @@ function Choices(props: {
 }): JSX.Element {
   const { commit, paired, scene } = props;
   const { trans, actions } = scene;
+  const hasKernel = commit.reason !== 'files';
   const more = trans.__('More actions');
   return (
     <div
@@ -120,7 +131,7 @@ function Choices(props: {
       aria-label={trans.__('Actions of this snapshot')}
     >
       {choicesFor(commit, paired, scene)
-        .filter(choice => choice.button)
+        .filter(choice => choice.button && (choice.enabled || hasKernel))
         .map(choice => (
           <button
             key={choice.action}

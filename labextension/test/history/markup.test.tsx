@@ -170,7 +170,10 @@ describe('an open card', () => {
   it('has no kernel to go back to if it has files alone', () => {
     const files = commit('f', [], { reason: 'files' });
     const can = choicesFor(files, null, scene).filter(one => one.enabled);
-    assert.ok(can.every(one => !one.button));
+    assert.deepEqual(
+      can.filter(one => one.button).map(one => one.action),
+      ['files']
+    );
   });
 
   it('has the comparison as a button once there are two', () => {
@@ -181,7 +184,7 @@ describe('an open card', () => {
     const rest = choicesFor(commit('a'), null, scene)
       .filter(choice => choice.enabled && !choice.button)
       .map(choice => choice.action);
-    assert.deepEqual(rest, ['compare', 'tag', 'copy', 'delete']);
+    assert.deepEqual(rest, ['compare', 'tag', 'files', 'copy', 'delete']);
   });
 });
 
