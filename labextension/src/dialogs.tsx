@@ -287,8 +287,7 @@ export async function askDelete(
 /** Asks before the files of a snapshot are copied; where it has none, says so. */
 export async function askCopy(
   trans: TranslationBundle,
-  { files, count, bytes }: SnapshotFiles,
-  folder: string
+  { files, count, bytes }: SnapshotFiles
 ): Promise<boolean> {
   if (count === 0) {
     await showMessage(
@@ -311,8 +310,7 @@ export async function askCopy(
       ),
       files.map(file => plain(file.path)),
       trans.__(
-        'They are copied to %1. Nothing is overwritten: where a name is taken, the copy gets a number.',
-        folder || '/'
+        'They are copied into the folder of the notebook. Nothing is overwritten: where a name is taken, the copy gets a number.'
       )
     ),
     buttons: [

@@ -43,7 +43,7 @@ export function addCopyFiles(
       );
       try {
         const files = await model.api.filesOf(commit);
-        if (!(await askCopy(trans, files, folder))) {
+        if (!(await askCopy(trans, files))) {
           return;
         }
         const { written, skipped } = await model.api.copyFiles(commit, folder);
