@@ -145,33 +145,6 @@ export type Commits = {
   threads?: ThreadView[];
 };
 
-/** A file that was copied. */
-export type CopiedFile = {
-  /** Its path inside the session. */
-  path: Text;
-  /** Where it is now. */
-  to: Text;
-};
-
-/** Files of a snapshot were copied. */
-export type CopyOutOutcome = {
-  /** Each with where it is now. */
-  written: CopiedFile[];
-  /** What could not be copied. */
-  skipped: Uncaptured[];
-};
-
-/** `POST /v1/commits/{id}/files`. */
-export type CopyOutRequest = {
-  /**
-   * A directory that is there, absolute. Nothing in it is overwritten: a file whose name is taken gets
-   * a number.
-   */
-  to: Text;
-  /** Which files, by their paths inside the session; all if none is named. */
-  paths?: Text[];
-};
-
 /** The answer of `GET /v1/daemon`. */
 export type DaemonView = {
   /** The daemon's version. */
@@ -344,14 +317,6 @@ export type FileDiff = {
   after_bytes?: number | null;
 };
 
-/** A file. */
-export type FileNote = {
-  /** Its path inside the session. */
-  path: Text;
-  /** How large it is. */
-  bytes: number;
-};
-
 /** Which files a snapshot takes along and a rollback puts back. */
 export type FilePolicy =
   | {
@@ -402,6 +367,15 @@ export type ForgetRequest = {
   commits: string[];
   /** Also those that have tags; the tags go with them. */
   force?: boolean;
+};
+
+/** The answer of `POST /v1/sessions/{id}/give-up`. */
+export type GaveUp = {
+  /**
+   * Whether an automatic snapshot was under way and will not be taken. If not, there is none, or its
+   * processes stand still by now.
+   */
+  given_up: boolean;
 };
 
 /** What nothing leads to is gone from the store. */
@@ -472,8 +446,7 @@ export type JobKind =
   | 'checkpoint'
   | 'restore'
   | 'forget'
-  | 'gc'
-  | 'copy_out';
+  | 'gc';
 
 /** What came of a job. */
 export type JobResult =
@@ -482,6 +455,9 @@ export type JobResult =
   }
   | SnapshotOutcome & {
     type: 'snapshot';
+  }
+  | SnapshotSkipped & {
+    type: 'skipped';
   }
   | RollbackOutcome & {
     type: 'rollback';
@@ -508,9 +484,6 @@ export type JobResult =
   }
   | GcOutcome & {
     type: 'gc';
-  }
-  | CopyOutOutcome & {
-    type: 'copy_out';
   };
 
 /** How far a job is. */
@@ -541,14 +514,6 @@ export type KeptCommit = {
   commit: string;
   /** Why it had to stay, for people. */
   reason: string;
-};
-
-/** Files that no snapshot had are in one now. */
-export type KeptFiles = {
-  /** The snapshot, which has these files and nothing else. */
-  commit: string;
-  /** The files. */
-  files: FileNote[];
 };
 
 /** What a client needs to talk to a kernel. */
@@ -649,16 +614,8 @@ export type RollbackOutcome = {
   commit: string;
   /** The snapshot of how it was before; `null` if it had no processes. */
   automatic?: string | null;
-  /**
-   * Files that somebody else had changed and that the processes need as they were; they were
-   * overwritten, and are in `automatic`.
-   */
+  /** Files that somebody else had changed; they were overwritten, and are in `automatic`. */
   changed_by_others: Text[];
-  /**
-   * Files that somebody else had changed and that nobody needs as they were: they were left as they
-   * are.
-   */
-  spared?: Text[];
   /** Connections that could not be kept. */
   closed_connections: string[];
   /** What else should be known. */
@@ -679,19 +636,6 @@ export type RollbackRequest = {
   note?: string | null;
   /** The document as it is in the editor, for the automatic snapshot of what is left. */
   notebook?: string | null;
-};
-
-/** The answer of `GET /v1/sessions/{id}/files`. */
-export type SessionFiles = {
-  /** Where the files of its workspace are, as they can be opened from outside. */
-  directory: Text;
-  /**
-   * Whether they are its own: a branch has copies, any other session works in the directory that it
-   * was started in.
-   */
-  own: boolean;
-  /** Those of a branch that are in no snapshot. */
-  loose: FileNote[];
 };
 
 /** `PATCH /v1/sessions/{id}`. */
@@ -784,8 +728,6 @@ export type SessionView = {
   activity?: Activity | null;
   /** What its next snapshot will be labelled. */
   mark?: string | null;
-  /** In the answer to a removal: its files that were in no snapshot, and are in one now. */
-  kept_files?: KeptFiles | null;
 };
 
 /** The answer of `GET /v1/sessions`. */
@@ -814,15 +756,8 @@ export type SignalRequest = {
   group?: boolean;
 };
 
-/** The answer of `GET /v1/commits/{id}/files`. */
-export type SnapshotFiles = {
-  /** The files whose content it has, by path; the first so many that were asked for. */
-  files: FileNote[];
-  /** How many there are. */
-  count: number;
-  /** How many bytes all of them have. */
-  bytes: number;
-};
+/** Why a snapshot that nobody asked for was not taken. */
+export type Skipped = 'too_long' | 'nothing_new' | 'busy' | 'given_up';
 
 /** A snapshot was taken. */
 export type SnapshotOutcome = {
@@ -876,6 +811,22 @@ export type SnapshotRequest = {
   cell?: CellNote | null;
   /** Whether variables are asked for, if the kernel can say; yes if not given. */
   variables?: boolean | null;
+  /**
+   * For one that nobody asked for (its `reason` says so): only if the processes are expected to stand
+   * still no longer than so many milliseconds, if something ran since the last one, and if nothing
+   * else is under way. Otherwise the result is `skipped`, and that is no failure.
+   */
+  within_ms?: number | null;
+};
+
+/** A snapshot was not taken, and nobody misses it. */
+export type SnapshotSkipped = {
+  /** Why. */
+  why: Skipped;
+  /** The newest snapshot that there is. */
+  head?: string | null;
+  /** How long the processes would have stood still, if that was found out. */
+  expected_us?: number | null;
 };
 
 /** What a session runs. */

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     BranchOutcome, CheckpointOutcome, CopyOutOutcome, ErrorBody, ExecOutcome, ForgetOutcome, GcOutcome,
-    RestoredOutcome, RollbackOutcome, SessionView, SnapshotOutcome, SuspendOutcome,
+    RestoredOutcome, RollbackOutcome, SessionView, SnapshotOutcome, SnapshotSkipped, SuspendOutcome,
 };
 
 /// What a job does.
@@ -109,6 +109,8 @@ pub enum JobResult {
     Session(Box<SessionView>),
     /// After `snapshot`.
     Snapshot(SnapshotOutcome),
+    /// After `snapshot`, if it was left out.
+    Skipped(SnapshotSkipped),
     /// After `rollback`.
     Rollback(RollbackOutcome),
     /// After `branch`.

@@ -53,6 +53,10 @@ pub struct SnapshotRequest {
     /// Whether variables are asked for, if the kernel can say; yes if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variables: Option<bool>,
+    /// For one that nobody asked for (its `reason` says so): only if the processes are expected to stand still no longer than so many milliseconds, if
+    /// something ran since the last one, and if nothing else is under way. Otherwise the result is `skipped`, and that is no failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
 }
 
 /// A snapshot was taken.
@@ -83,6 +87,40 @@ pub struct SnapshotOutcome {
     pub warnings: Vec<String>,
     /// Where the time went.
     pub steps: Vec<TimedStep>,
+}
+
+/// Why a snapshot that nobody asked for was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Skipped {
+    /// The processes would have stood still for too long.
+    TooLong,
+    /// Nothing ran since the last one.
+    NothingNew,
+    /// Something else is under way.
+    Busy,
+    /// The session was needed before it stood still.
+    GivenUp,
+}
+
+/// A snapshot was not taken, and nobody misses it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotSkipped {
+    /// Why.
+    pub why: Skipped,
+    /// The newest snapshot that there is.
+    #[serde(default)]
+    pub head: Option<String>,
+    /// How long the processes would have stood still, if that was found out.
+    #[serde(default)]
+    pub expected_us: Option<u64>,
+}
+
+/// The answer of `POST /v1/sessions/{id}/give-up`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GaveUp {
+    /// Whether an automatic snapshot was under way and will not be taken. If not, there is none, or its processes stand still by now.
+    pub given_up: bool,
 }
 
 /// `POST /v1/sessions/{id}/rollback`.

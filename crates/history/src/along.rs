@@ -7,10 +7,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use api::SnapshotRequest;
+use api::{SnapshotRequest, Uncaptured};
 use cas_core::WriteTransaction;
 use cas_core::progress::Silent;
-use manifest::snapshot::NotebookSection;
+use manifest::snapshot::{NotCaptured, NotebookSection};
 use manifest::{ByteText, CellNote, CommitReason, Extra, Section, TypedSection};
 use sandbox::bounded;
 
@@ -70,6 +70,11 @@ pub fn check(request: &SnapshotRequest) -> Result<()> {
     {
         return Err(bad(format!("a label is one line of at most {LABEL_LIMIT} characters")));
     }
+    if request.within_ms.is_some() && !reason(request.reason.as_deref())?.is_automatic() {
+        return Err(bad(
+            "a snapshot that somebody asked for is never left out: `within_ms` needs a `reason`",
+        ));
+    }
     if request.notebook.as_ref().is_some_and(|text| text.len() > NOTEBOOK_LIMIT) {
         return Err(bad(format!("a notebook has at most {NOTEBOOK_LIMIT} bytes")));
     }
@@ -85,6 +90,11 @@ pub fn cell_note(cell: &api::CellNote) -> CellNote {
         source: cut(&cell.source, SOURCE_LIMIT),
         extra: Extra::default(),
     }
+}
+
+/// Something that a snapshot does not hold, as it is told.
+pub fn uncaptured(item: &NotCaptured) -> Uncaptured {
+    Uncaptured { path: item.path.to_string_lossy().into_owned().into(), reason: item.reason.clone() }
 }
 
 /// The document of a session.

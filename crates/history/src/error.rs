@@ -163,3 +163,26 @@ pub(crate) fn not_found(text: &str, error: RevisionError) -> HistoryError {
         _ => HistoryError::NoSuchSnapshot { which: text.to_owned() },
     }
 }
+
+impl HistoryError {
+    /// The way out, where only history knows one.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::StoreKey { .. } => Some(
+                "put the key file back, yours alone (mode 600), and name it as `key_file` in the settings; without it nothing \
+                 opens the store",
+            ),
+            Self::NotEncrypted { .. } => {
+                Some("`infinijup store encrypt` encrypts it; or take `key_file` out of the settings")
+            }
+            Self::NotSealed { .. } => {
+                Some("if you trust where it comes from, --force restores it; root's daemon does not")
+            }
+            Self::NoSuchSnapshot { .. } => Some("`infinijup history` lists them"),
+            Self::Forgotten { .. } => Some("`infinijup history` lists those that are left"),
+            Self::GcIncomplete { .. } => Some("`infinijup store verify` on the store says what is affected"),
+            Self::WritersBusy { .. } => Some("try again later"),
+            _ => None,
+        }
+    }
+}

@@ -10,10 +10,10 @@ use std::sync::mpsc::Receiver;
 use api::{
     Activity, AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView,
     Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
-    ForgetOutcome, ForgetRequest, GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest,
-    RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionState, SessionView, SignalRequest,
-    SnapshotFiles, SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome,
-    SuspendRequest, TagRequest, Variable, Version,
+    ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
+    ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionState, SessionView,
+    SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest,
+    TagRequest, Variable, Version,
 };
 
 use lifecycle::{Asked, Did, Errand, SessionId};
@@ -103,13 +103,10 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Starts a session.
     fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView>;
-    /// Takes a snapshot.
-    fn snapshot(
-        &self,
-        which: &str,
-        request: SnapshotRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SnapshotOutcome>;
+    /// Takes a snapshot, or leaves it out.
+    fn snapshot(&self, which: &str, request: SnapshotRequest, progress: &dyn Progress) -> Outcome<JobResult>;
+    /// Gives up a snapshot that nobody asked for and that has not begun; says whether there was one.
+    fn give_up(&self, which: &str) -> Outcome<bool>;
     /// Rolls a session back.
     fn rollback(
         &self,

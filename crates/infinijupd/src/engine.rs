@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, channel};
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
     CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState,
-    ForgetOutcome, ForgetRequest, GcOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest,
-    RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionView, SignalRequest, SnapshotFiles,
-    SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest,
+    ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
+    ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionView, SignalRequest,
+    SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest,
     Text, Variable, Version, exit,
 };
 use lifecycle::{
@@ -183,18 +183,20 @@ impl Backend for Engine {
         Ok(Self::start(able(self)?, request, &Steps(progress))?)
     }
 
-    fn snapshot(
-        &self,
-        which: &str,
-        request: SnapshotRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SnapshotOutcome> {
+    fn snapshot(&self, which: &str, request: SnapshotRequest, progress: &dyn Progress) -> Outcome<JobResult> {
         able(self)?.within_budget()?;
-        let taken = Self::snapshot(self, which, &request, &Steps(progress))?;
+        let taken = match Self::snapshot(self, which, &request, &Steps(progress)) {
+            Err(LifecycleError::Skipped(skipped)) => return Ok(JobResult::Skipped(skipped)),
+            taken => taken?,
+        };
         if request.reason.is_some() {
             tidy_after(self, which);
         }
-        Ok(taken)
+        Ok(JobResult::Snapshot(taken))
+    }
+
+    fn give_up(&self, which: &str) -> Outcome<bool> {
+        Ok(Self::give_up(self, which)?)
     }
 
     fn rollback(

@@ -172,6 +172,7 @@ impl Metrics {
                 let code = failure.body.code.clone();
                 self.failures.get_or_create(&OfFailure { operation, code }).inc();
             }
+            Ok(JobResult::Skipped(_)) => (),
             Ok(result) => {
                 self.operations.get_or_create(&OfOperation { operation }).observe(took.as_secs_f64());
                 if let JobResult::Snapshot(taken) = result {

@@ -174,7 +174,7 @@ impl ToSession {
 
     fn run(self, session: &str, to: &dyn Backend, progress: &dyn Progress) -> Outcome<JobResult> {
         match self {
-            Self::Snapshot(request) => to.snapshot(session, request, progress).map(JobResult::Snapshot),
+            Self::Snapshot(request) => to.snapshot(session, request, progress),
             Self::Rollback(request) => to.rollback(session, request, progress).map(JobResult::Rollback),
             Self::Branch(request) => {
                 to.branch(session, request, progress).map(|branches| JobResult::Branch { branches })

@@ -8,13 +8,17 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::SessionState;
+use api::{SessionState, SnapshotOutcome};
 use jupyter_bridge::client::Doing;
+use manifest::CommitReason;
+use policy::pause::Known;
 use policy::plan::{Did, Due, Facts};
+use session_record::words::skipped;
 use session_record::{Record, SessionId};
 
 use crate::engine::{Engine, Inner};
-use crate::error::{Result, io_error};
+use crate::error::{LifecycleError, Result, io_error};
+use crate::ports::Tree;
 use session_record::events::{EngineEvent, EventKind};
 
 /// How often sessions are looked at.
@@ -57,6 +61,34 @@ impl Engine {
         self.inner.schedule.held(id, runs);
     }
 
+    /// Refuses a snapshot that nobody asked for, if nothing is new or it would take too long.
+    pub(crate) fn spare(&self, record: &Record, reason: &CommitReason, within: Duration) -> Result<()> {
+        let runs = self.inner.kernels.seen(&record.id, |seen| seen.runs);
+        // Whoever asks after a cell knows that it has run, perhaps a moment before we do.
+        let runs = runs.filter(|_| *reason != CommitReason::AfterCell);
+        let known = self.known(record, None);
+        let spared = self.inner.schedule.spares(&record.id, self.now(), runs, known, within);
+        spared.map_or(Ok(()), |why| Err(LifecycleError::Skipped(skipped(record, why))))
+    }
+
+    /// A snapshot is in the store, and the session goes on.
+    pub(crate) fn snapshot_kept(&self, record: &Record, taken: &SnapshotOutcome) {
+        let known = self.known(record, Some(taken.memory_bytes));
+        let took = Duration::from_micros(taken.frozen_us.max(taken.gpu_paused_us));
+        self.inner.schedule.kept(&record.id, self.now());
+        self.inner.schedule.stood(&record.id, self.now(), known, took);
+    }
+
+    /// What is known of its memory; `taken` of it is in a snapshot.
+    fn known(&self, record: &Record, taken: Option<u64>) -> Known {
+        let copied_ahead = record.gpus.is_empty() && self.checkpointer().copies_ahead(&Tree::of(record));
+        let memory_bytes = taken.unwrap_or_else(|| {
+            let now = self.measured(record);
+            now.memory_bytes.unwrap_or(0) + now.vram_bytes.unwrap_or(0)
+        });
+        Known { memory_bytes, copied_ahead }
+    }
+
     /// What is due for one session. One that was there when we came may have run anything before.
     fn due_for(&self, record: &Record, we_came: bool) -> Option<Errand> {
         let holds_gpu = || self.holds_gpu_memory(record);
@@ -88,12 +120,10 @@ impl Engine {
     fn note_for_schedule(&self, event: &EngineEvent) {
         let schedule = &self.inner.schedule;
         match &event.kind {
-            EventKind::Snapshot { .. } | EventKind::RolledBack { .. } => {
-                schedule.kept(&event.session, self.now());
-            }
-            EventKind::State(SessionState::Running) => (),
-            EventKind::State(_) | EventKind::Removed => schedule.forget(&event.session),
-            EventKind::Changed | EventKind::Activity(_) | EventKind::History => (),
+            EventKind::RolledBack { .. } => schedule.kept(&event.session, self.now()),
+            EventKind::State(state) if *state != SessionState::Running => schedule.forget(&event.session),
+            EventKind::Removed => schedule.forget(&event.session),
+            _ => (),
         }
     }
 }

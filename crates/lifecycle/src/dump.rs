@@ -17,10 +17,12 @@ use std::time::Duration;
 
 use checkpoint_criu::{CriuError, Dumped, Event, Hooks, Leave, MapId};
 use image_store::Storing;
+use policy::plan::Spared;
 use preflight::Needs;
 use sandbox::process::{self, Identity};
 use session_record::Record;
 use session_record::journal::{Entry, Phase};
+use session_record::words::skipped;
 use staging::Staged;
 use workspace::{CaptureRequest, Pending};
 
@@ -183,6 +185,8 @@ fn dump_once(
         entry,
         capture: |pids: &[i32]| Ok(workspace::begin(&request, ahead.take(), pids)?),
         save: || habitat.save(record, staged.path()),
+        engine,
+        record,
         init,
         files: None,
         failure: None,
@@ -247,6 +251,8 @@ struct DumpHooks<'a, C, S> {
     entry: &'a Entry,
     capture: C,
     save: S,
+    engine: &'a Engine,
+    record: &'a Record,
     init: Identity,
     files: Option<Pending>,
     failure: Option<LifecycleError>,
@@ -268,6 +274,10 @@ where
     fn event(&mut self, event: &Event) -> Result<(), String> {
         if self.failure.is_some() {
             return Err("the journal cannot be written".to_owned());
+        }
+        if *event == Event::PreDump && !self.engine.inner.locks.may_stand(&self.record.id) {
+            self.failure = Some(LifecycleError::Skipped(skipped(self.record, Spared::GivenUp)));
+            return Err("somebody needs the session".to_owned());
         }
         if *event != Event::PostDump {
             return Ok(());

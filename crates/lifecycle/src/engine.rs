@@ -84,7 +84,7 @@ impl Engine {
     }
 
     /// A session with what is being done to it, and what its processes use now.
-    fn measured(&self, record: &Record) -> SessionView {
+    pub(crate) fn measured(&self, record: &Record) -> SessionView {
         let init = record.init.map(|init| init.pid);
         let may_use_gpus = !record.gpus.is_empty() || record.habitat.is_host();
         SessionView {
@@ -160,7 +160,7 @@ impl Engine {
     /// Takes hold of a session and reads its record, which nobody else changes until the hold ends.
     pub(crate) fn hold(&self, which: &str, doing: Doing) -> Result<(Held, Record)> {
         let record = self.find(which)?;
-        let held = self.inner.locks.take(&record.id, &record.name, doing)?;
+        let held = self.inner.locks.take_in_turn(&record.id, &record.name, doing)?;
         let record = self.records().get(&record.id).cloned();
         match record {
             Some(record) => {
@@ -215,15 +215,11 @@ impl Engine {
 
     /// Refuses a name that is none, or that another session has.
     pub(crate) fn check_free_name(&self, name: &str) -> Result<()> {
-        check_name(name)?;
+        // It becomes part of paths and of thread names.
+        base::names::check_session(name).map_err(|broken| LifecycleError::BadRequest {
+            detail: format!("`{}` cannot name a session: {broken}", name.escape_debug()),
+        })?;
         let taken = self.records().values().any(|record| record.name == name);
         if taken { Err(LifecycleError::NameTaken { name: name.to_owned() }) } else { Ok(()) }
     }
-}
-
-/// A name becomes part of paths and of thread names.
-fn check_name(name: &str) -> Result<()> {
-    base::names::check_session(name).map_err(|broken| LifecycleError::BadRequest {
-        detail: format!("`{}` cannot name a session: {broken}", name.escape_debug()),
-    })
 }

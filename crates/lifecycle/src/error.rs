@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use api::SnapshotSkipped;
 use base::IoError;
 use cas_core::StoreError;
 use checkpoint_criu::CriuError;
@@ -242,6 +243,9 @@ pub enum LifecycleError {
         /// What is wrong with it.
         detail: String,
     },
+    /// A snapshot that nobody asked for was left out.
+    #[error("a snapshot was left out")]
+    Skipped(SnapshotSkipped),
     /// The quiesce hook failed.
     #[error("the quiesce command failed with status {status}: {output}")]
     Quiesce {
@@ -303,6 +307,7 @@ impl LifecycleError {
             Self::NoRoom { .. } => "IJ-L041",
             Self::Quiesce { .. } => "IJ-L042",
             Self::OverBudget { .. } => "IJ-L043",
+            Self::Skipped(_) => "IJ-L044",
             Self::Untrusted { .. } => "IJ-L050",
             Self::BadSnapshot { .. } => "IJ-L060",
             Self::Incompatible { .. } => "IJ-L062",
@@ -330,6 +335,7 @@ impl LifecycleError {
             Self::NoSuchSession { .. } => Class::NotFound,
             Self::AmbiguousSession { .. } => Class::Usage,
             Self::Busy { .. }
+            | Self::Skipped(_)
             | Self::Unfinished { .. }
             | Self::NameTaken { .. }
             | Self::FilesChanged { .. } => Class::Conflict,

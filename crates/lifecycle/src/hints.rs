@@ -2,8 +2,6 @@
 //!
 //! An engine knows its own ways out; here are those that only the whole can know.
 
-use history::HistoryError;
-
 use crate::error::LifecycleError;
 use crate::ports::Means;
 
@@ -52,14 +50,7 @@ impl LifecycleError {
                 Some(hint) => format!("{hint}; `infinijup resume` tries again"),
                 None => "`infinijup resume` tries again".to_owned(),
             }),
-            Self::History(HistoryError::StoreKey { .. }) => Some(
-                "put the key file back, yours alone (mode 600), and name it as `key_file` in the settings; without it nothing \
-                 opens the store"
-                    .to_owned(),
-            ),
-            Self::History(HistoryError::NotEncrypted { .. }) => {
-                Some("`infinijup store encrypt` encrypts it; or take `key_file` out of the settings".to_owned())
-            }
+            Self::History(error) => error.hint().map(str::to_owned),
             Self::Unfinished { .. } => {
                 Some("`infinijup daemon start` finishes them; then try again".to_owned())
             }
@@ -75,15 +66,6 @@ impl LifecycleError {
             Self::NoRoom { .. } => {
                 Some("free some space, or run `infinijup gc`".to_owned())
             }
-            Self::History(HistoryError::NotSealed { .. }) => {
-                Some("if you trust where it comes from, --force restores it; root's daemon does not".to_owned())
-            }
-            Self::History(HistoryError::NoSuchSnapshot { .. }) => Some("`infinijup history` lists them".to_owned()),
-            Self::History(HistoryError::Forgotten { .. }) => Some("`infinijup history` lists those that are left".to_owned()),
-            Self::History(HistoryError::GcIncomplete { .. }) => {
-                Some("`infinijup store verify` on the store says what is affected".to_owned())
-            }
-            Self::History(HistoryError::WritersBusy { .. }) => Some("try again later".to_owned()),
             _ => None,
         }
     }

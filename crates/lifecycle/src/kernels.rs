@@ -95,9 +95,7 @@ impl Engine {
     pub fn answer(&self, session: &SessionId, id: &str, answer: Option<Value>) {
         self.inner.kernels.answer(session, id, answer);
     }
-}
 
-impl Engine {
     /// When a session was at work, as far as that is known, and others in the same directory. A command always is; what sleeps is not.
     pub(crate) fn at_work(&self, record: &Record, store: &UserStore) -> Result<AtWork> {
         let now = SystemTime::now();

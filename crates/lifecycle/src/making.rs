@@ -14,11 +14,12 @@ use session_record::journal::Phase;
 use session_record::place::outside_directory;
 use workspace::BranchFilesMade;
 
-use crate::error::{LifecycleError, Result};
+use crate::error::Result;
 use crate::pipeline::{Step, Work};
 use crate::ports::Placed;
 use crate::prepare::Prepared;
 use crate::restore::Aim;
+use crate::swap::too_early;
 use session_record::files::remove_directory;
 
 /// What is known of processes that are being made. After a crash nothing is.
@@ -60,10 +61,6 @@ impl New {
     pub(crate) fn source(&mut self) -> Result<&mut Source> {
         self.source.as_mut().ok_or_else(|| too_early("what a branch is made of"))
     }
-}
-
-fn too_early(what: &str) -> LifecycleError {
-    LifecycleError::Bug(format!("a step came before {what} was known"))
 }
 
 /// The line of a stage that makes a session, or removes one.

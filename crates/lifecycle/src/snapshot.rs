@@ -4,15 +4,16 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{SnapshotOutcome, SnapshotRequest, Uncaptured};
+use api::{SnapshotOutcome, SnapshotRequest};
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
-use history::along::{self, Document, cell_note};
+use history::along::{self, Document, cell_note, uncaptured};
 use history::{NewCommit, UserStore, variables_section};
 use image_store::{Stored, Storing, ingest_images};
-use manifest::snapshot::{HostSection, NotCaptured};
+use manifest::snapshot::HostSection;
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
-use session_record::words::file_policy;
+use policy::plan::Spared;
+use session_record::words::{file_policy, skipped};
 use session_record::{Record, SessionSection};
 use workspace::Listing;
 
@@ -83,8 +84,22 @@ impl Engine {
         watch: &dyn Watch,
     ) -> Result<SnapshotOutcome> {
         let reason = along::reason(request.reason.as_deref())?;
-        let (_held, mut record) = self.hold(which, Doing::Snapshot)?;
+        let doing = if reason.is_automatic() { Doing::Automatic } else { Doing::Snapshot };
+        let (_held, mut record) = match self.hold(which, doing) {
+            Err(LifecycleError::Busy { .. }) if request.within_ms.is_some() => {
+                return Err(LifecycleError::Skipped(skipped(&self.find(which)?, Spared::Busy)));
+            }
+            held => held?,
+        };
+        if let Some(within) = request.within_ms {
+            self.spare(&record, &reason, Duration::from_millis(within))?;
+        }
         self.snapshot_held(&mut record, request, reason, Steps::new(watch))
+    }
+
+    /// Gives up a snapshot of a session that nobody asked for, if nothing stands still for it yet; says whether there was one.
+    pub fn give_up(&self, which: &str) -> Result<bool> {
+        Ok(self.inner.locks.give_up(&self.find(which)?.id))
     }
 
     /// The same, for an operation that already has hold of the session.
@@ -125,20 +140,9 @@ impl Engine {
             return Err(LifecycleError::SuspendedByGpu { session, commit, source: Box::new(failure) });
         }
         self.running(record);
+        self.snapshot_kept(record, &kept.outcome);
         self.inner.events.tell(record, EventKind::Snapshot { commit: kept.commit.to_string() });
-        Ok(SnapshotOutcome {
-            commit: kept.commit.to_string(),
-            frozen_us: micros(kept.frozen),
-            gpu_paused_us: micros(kept.gpu_paused),
-            frozen_bytes: kept.frozen_bytes,
-            total_us: micros(begun.elapsed()),
-            memory_bytes: kept.memory_bytes,
-            vram_bytes: kept.vram_bytes,
-            new_bytes: kept.new_bytes,
-            not_captured: kept.not_captured.iter().map(not_captured_view).collect(),
-            warnings: kept.warnings,
-            steps,
-        })
+        Ok(SnapshotOutcome { total_us: micros(begun.elapsed()), steps, ..kept.outcome })
     }
 
     /// Writes down that a snapshot is the session's newest, and that the mark is used if it has become its label.
@@ -241,19 +245,20 @@ impl Engine {
         happened("the snapshot is committed");
         let files = Arc::new(captured.listing);
         self.inner.listings.keep(commit, Arc::clone(&files));
-        let kept = Kept {
-            commit,
-            frozen: Duration::from_micros(dumped.stats.frozen_us.into()),
-            gpu_paused: gpu_paused.unwrap_or_default(),
+        let outcome = SnapshotOutcome {
+            commit: commit.to_string(),
+            frozen_us: dumped.stats.frozen_us.into(),
+            gpu_paused_us: micros(gpu_paused.unwrap_or_default()),
             memory_bytes: ingested.stats.memory_bytes,
             vram_bytes,
             frozen_bytes: dumped.left_out.as_ref().map(|left_out| left_out.copied_frozen()),
             new_bytes: ingested.stats.new_bytes,
-            not_captured: captured.not_captured,
+            not_captured: captured.not_captured.iter().map(uncaptured).collect(),
             warnings,
-            mark,
+            total_us: 0,
+            steps: Vec::new(),
         };
-        Ok((kept, files))
+        Ok((Kept { commit, outcome, mark }, files))
     }
 
     /// What this machine is, for the comparison at a restore. GPUs are part of it for what uses some.
@@ -278,8 +283,4 @@ impl Engine {
             output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         })
     }
-}
-
-fn not_captured_view(item: &NotCaptured) -> Uncaptured {
-    Uncaptured { path: item.path.to_string_lossy().into_owned().into(), reason: item.reason.clone() }
 }

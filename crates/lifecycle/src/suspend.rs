@@ -58,7 +58,7 @@ impl Engine {
             return Err(LifecycleError::Bug("a session was suspended without a snapshot".to_owned()));
         };
         let commit = kept.commit.to_string();
-        Ok(SuspendOutcome { commit, freed_bytes, freed_vram_bytes: kept.vram_bytes, steps })
+        Ok(SuspendOutcome { commit, freed_bytes, freed_vram_bytes: kept.outcome.vram_bytes, steps })
     }
 
     /// What became of an operation that may have stopped a session. If it runs, it is looked after again.

@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{SnapshotRequest, Variable};
+use api::{SnapshotOutcome, SnapshotRequest, Variable};
 use cas_core::ObjectId;
 use checkpoint_criu::{Dumped, Leave};
 use image_store::Storing;
 use manifest::CommitReason;
-use manifest::snapshot::NotCaptured;
 use sandbox::process::Identity;
 use session_record::journal::Phase;
 use staging::Staged;
@@ -74,7 +73,7 @@ impl Swap {
     }
 }
 
-fn too_early(what: &str) -> LifecycleError {
+pub(crate) fn too_early(what: &str) -> LifecycleError {
     LifecycleError::Bug(format!("a step came before {what} was known"))
 }
 
@@ -155,15 +154,8 @@ pub(crate) struct Taken {
 /// A snapshot that is in the store, durable and named.
 pub(crate) struct Kept {
     pub(crate) commit: ObjectId,
-    pub(crate) frozen: Duration,
-    pub(crate) gpu_paused: Duration,
-    pub(crate) memory_bytes: u64,
-    pub(crate) vram_bytes: u64,
-    /// What was copied while it stood still, if that was not everything.
-    pub(crate) frozen_bytes: Option<u64>,
-    pub(crate) new_bytes: u64,
-    pub(crate) not_captured: Vec<NotCaptured>,
-    pub(crate) warnings: Vec<String>,
+    /// What is told of it, but for the time that all of it took.
+    pub(crate) outcome: SnapshotOutcome,
     /// The session's mark, if it has become the snapshot's label.
     pub(crate) mark: Option<String>,
 }

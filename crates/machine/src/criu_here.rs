@@ -229,6 +229,11 @@ impl Checkpointer for CriuHere {
         kind == HabitatKind::OwnBox
     }
 
+    fn copies_ahead(&self, tree: &Tree<'_>) -> bool {
+        tree.kind == HabitatKind::OwnBox
+            && tree.session.is_some_and(|session| self.notes_for_following(session).is_ok())
+    }
+
     fn dump(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<Dumped> {
         let (memory, notes) = self.way_out(tree, wanted);
         let (runner, habitat) = self.runner(tree, wanted.images, wanted.log_dir, notes)?;

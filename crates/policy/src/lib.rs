@@ -1,5 +1,5 @@
 //! What happens to a session by itself: when it is snapshotted or put to sleep ([`plan`], and [`schedule`] for all of them), and which of
-//! those snapshots go again ([`retention`]).
+//! those snapshots go again ([`retention`]). Those that nobody asked for are left out where they would be in the way ([`pause`], [`plan::Spared`]).
 //!
 //! [`standby`] says of which one a copy stands by, and hands it to whoever wants it.
 //!
@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod pause;
 pub mod plan;
 pub mod retention;
 pub mod schedule;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use jupyter_bridge::client::Doing;
 
 use crate::SessionPolicy;
+use crate::pause::{Known, Pauses};
 
 /// How long a session is left alone after something failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(600);
@@ -45,6 +46,19 @@ pub enum Did {
     Failed,
 }
 
+/// Why a snapshot that nobody asked for is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spared {
+    /// Nothing ran since the last one.
+    NothingNew,
+    /// It would stand still for so long.
+    TooLong(Duration),
+    /// Something else is under way.
+    Busy,
+    /// Somebody needed the session before it stood still.
+    GivenUp,
+}
+
 /// What is known about a session at a moment. Times count from one point that is always the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
@@ -59,7 +73,7 @@ pub struct Facts {
 }
 
 /// What was done with a session so far.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// When its last snapshot was taken, or it began to be looked after.
     last: Duration,
@@ -71,6 +85,8 @@ pub struct Plan {
     not_before: Duration,
     /// It held no GPU memory a moment ago.
     gpu_not_before: Duration,
+    /// How long it stood still lately.
+    pauses: Pauses,
 }
 
 impl Plan {
@@ -83,6 +99,7 @@ impl Plan {
             under_way: None,
             not_before: Duration::ZERO,
             gpu_not_before: Duration::ZERO,
+            pauses: Pauses::default(),
         }
     }
 
@@ -99,6 +116,20 @@ impl Plan {
     /// The state that it had then is in a snapshot now, whoever wanted it.
     pub fn kept(&mut self, now: Duration) {
         (self.last, self.runs) = (now, self.at_hold);
+    }
+
+    /// It stood still for so long.
+    pub fn stood(&mut self, now: Duration, known: Known, took: Duration) {
+        self.pauses.took(now, known, took);
+    }
+
+    /// Why a snapshot is not taken that may take no longer than `within`. How much its kernel has run is `None` for what is no kernel.
+    pub fn spares(&self, now: Duration, runs: Option<u64>, known: Known, within: Duration) -> Option<Spared> {
+        if runs == Some(self.runs) {
+            return Some(Spared::NothingNew);
+        }
+        let expected = self.pauses.expected(now, known);
+        (expected > within).then_some(Spared::TooLong(expected))
     }
 
     /// What was due has been tried.
@@ -297,6 +328,26 @@ mod tests {
         plan.without_gpu(S(30));
         assert_eq!(plan.begins(&policy, idle(39, 0, 0), no), None);
         assert_eq!(plan.begins(&policy, idle(40, 0, 0), || true), Some(Due::Suspend));
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_spared_if_it_is_nothing_new_or_takes_too_long() {
+        let (small, large) = (Known { memory_bytes: 60 << 20, copied_ahead: false }, 8 << 30);
+        let large = Known { memory_bytes: large, ..small };
+        let (mut plan, within) = (Plan::new(S(0)), Duration::from_millis(100));
+        assert_eq!(plan.spares(S(1), Some(0), small, within), Some(Spared::NothingNew), "no cell ran");
+        assert_eq!(plan.spares(S(1), Some(1), small, within), None);
+        assert!(matches!(plan.spares(S(1), Some(1), large, within), Some(Spared::TooLong(_))));
+        assert_eq!(plan.spares(S(1), None, small, within), None, "a command says nothing of what it does");
+        plan.held(1);
+        plan.kept(S(2));
+        assert_eq!(plan.spares(S(3), Some(1), small, within), Some(Spared::NothingNew));
+        assert_eq!(plan.spares(S(3), Some(2), small, within), None);
+        plan.stood(S(3), small, S(1));
+        assert!(
+            matches!(plan.spares(S(4), Some(2), small, within), Some(Spared::TooLong(_))),
+            "it is slow here"
+        );
     }
 
     #[test]

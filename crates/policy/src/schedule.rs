@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::SessionPolicy;
-use crate::plan::{Did, Due, Facts, Plan};
+use crate::pause::Known;
+use crate::plan::{Did, Due, Facts, Plan, Spared};
 
 /// The plans of all sessions that are looked after.
 pub struct Schedule<K>(Mutex<BTreeMap<K, Plan>>);
@@ -64,6 +65,24 @@ impl<K: Ord + Clone> Schedule<K> {
     /// The state that it had then is in a snapshot now.
     pub fn kept(&self, key: &K, now: Duration) {
         self.change(key, |plan| plan.kept(now));
+    }
+
+    /// It stood still for so long, for a snapshot.
+    pub fn stood(&self, key: &K, now: Duration, known: Known, took: Duration) {
+        self.change(key, |plan| plan.stood(now, known, took));
+    }
+
+    /// Why a snapshot that nobody asked for is not taken, if it may take no longer than `within`.
+    pub fn spares(
+        &self,
+        key: &K,
+        now: Duration,
+        runs: Option<u64>,
+        known: Known,
+        within: Duration,
+    ) -> Option<Spared> {
+        let plan = self.plans().get(key).cloned().unwrap_or_else(|| Plan::new(now));
+        plan.spares(now, runs, known, within)
     }
 
     /// It has no processes any more. With new ones it begins anew.

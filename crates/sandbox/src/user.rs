@@ -8,6 +8,7 @@ use rustix::thread;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SandboxError};
+use crate::process::{self, Identity};
 
 /// A user of this machine, as the user database knows them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,6 +45,13 @@ impl User {
             Ok(known) => Self { gid, groups, ..known },
             Err(_) => Self { uid, gid, groups, name: uid.to_string(), home: home(), shell: "/bin/sh".into() },
         })
+    }
+
+    /// A process that this user may look after, and its owner; `None` if there is none, or if it is somebody else's. Root looks after anybody's.
+    pub fn process(&self, pid: i32) -> Result<Option<(Identity, Self)>> {
+        let may = |found: &process::ProcessInfo| self.uid == 0 || self.uid == found.uid;
+        let Some(found) = process::info(pid)?.filter(may) else { return Ok(None) };
+        Ok(Some((found.identity(), Self::by_uid(found.uid)?)))
     }
 
     /// Looks a user up by id.
@@ -115,6 +123,16 @@ mod tests {
         let user = User::current().expect("we are somebody");
         assert_eq!(user.uid, rustix::process::geteuid().as_raw());
         assert!(user.groups.contains(&user.gid) && !user.name.is_empty());
+    }
+
+    #[test]
+    fn other_peoples_processes_do_not_exist() {
+        let root = User::by_uid(0).unwrap();
+        let nobody = User { uid: 65_534, ..root.clone() };
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(root.process(pid).unwrap().unwrap().0.pid, pid);
+        assert_eq!(nobody.process(pid).unwrap(), None);
+        assert_eq!(root.process(i32::MAX).unwrap(), None);
     }
 
     #[test]

@@ -3,9 +3,12 @@
 //! Requests and answers are the types of `api`; what a record has must be readable for as long as there are records, so it has types of its
 //! own. What people ask of kernels and commands is translated in `lifecycle`.
 
+use api::{Skipped, SnapshotSkipped};
+use policy::plan::Spared;
 use policy::{Keep, SessionPolicy};
 use workspace::FilePolicy;
 
+use crate::record::Record;
 use crate::session::GpuWish;
 
 /// The most that a snapshot takes of a workspace, unless the caller says otherwise.
@@ -42,6 +45,18 @@ pub fn tell_file_policy(policy: FilePolicy) -> api::FilePolicy {
         FilePolicy::Workspace => api::FilePolicy::Workspace,
         FilePolicy::None => api::FilePolicy::None,
     }
+}
+
+/// Why a snapshot that nobody asked for was left out.
+pub fn skipped(record: &Record, spared: Spared) -> SnapshotSkipped {
+    let (why, expected) = match spared {
+        Spared::NothingNew => (Skipped::NothingNew, None),
+        Spared::TooLong(expected) => (Skipped::TooLong, Some(expected)),
+        Spared::Busy => (Skipped::Busy, None),
+        Spared::GivenUp => (Skipped::GivenUp, None),
+    };
+    let expected_us = expected.map(|expected| u64::try_from(expected.as_micros()).unwrap_or(u64::MAX));
+    SnapshotSkipped { why, head: record.head.clone(), expected_us }
 }
 
 /// What happens to a session by itself.

@@ -77,6 +77,10 @@ SessionState: TypeAlias = Literal["starting", "running", "suspended", "ended", "
 SignalName: TypeAlias = Literal["INT", "TERM", "KILL", "HUP", "USR1", "USR2"]
 
 
+# Why a snapshot that nobody asked for was not taken.
+Skipped: TypeAlias = Literal["too_long", "nothing_new", "busy", "given_up"]
+
+
 class _ActivityAlways(TypedDict):
     """What is always there."""
 
@@ -520,6 +524,13 @@ class ForgetRequest(_ForgetRequestAlways, total=False):
     force: bool
 
 
+class GaveUp(TypedDict):
+    """The answer of `POST /v1/sessions/{id}/give-up`."""
+
+    # Whether an automatic snapshot was under way and will not be taken. If not, there is none, or its processes stand still by now.
+    given_up: bool
+
+
 class GcOutcome(TypedDict):
     """What nothing leads to is gone from the store."""
 
@@ -929,6 +940,26 @@ class SnapshotRequest(TypedDict, total=False):
     cell: CellNote | None
     # Whether variables are asked for, if the kernel can say; yes if not given.
     variables: bool | None
+    # For one that nobody asked for (its `reason` says so): only if the processes are expected to stand still no longer than so many
+    # milliseconds, if something ran since the last one, and if nothing else is under way. Otherwise the result is `skipped`, and that
+    # is no failure.
+    within_ms: int | None
+
+
+class _SnapshotSkippedAlways(TypedDict):
+    """What is always there."""
+
+    # Why.
+    why: Skipped
+
+
+class SnapshotSkipped(_SnapshotSkippedAlways, total=False):
+    """A snapshot was not taken, and nobody misses it."""
+
+    # The newest snapshot that there is.
+    head: str | None
+    # How long the processes would have stood still, if that was found out.
+    expected_us: int | None
 
 
 class _StartRequestAlways(TypedDict):
@@ -1226,6 +1257,12 @@ class JobResultSnapshot(SnapshotOutcome):
     type: Literal["snapshot"]
 
 
+class JobResultSkipped(SnapshotSkipped):
+    """After `snapshot`, if it was left out."""
+
+    type: Literal["skipped"]
+
+
 class JobResultRollback(RollbackOutcome):
     """After `rollback`."""
 
@@ -1286,6 +1323,7 @@ class JobResultCopyOut(CopyOutOutcome):
 JobResult: TypeAlias = (
     JobResultSession
     | JobResultSnapshot
+    | JobResultSkipped
     | JobResultRollback
     | JobResultBranch
     | JobResultSuspend

@@ -1,6 +1,6 @@
 //! What a program that looks after a session needs: notes, signals, a restart.
 
-use api::{ErrorBody, Job, Nothing, RestartRequest, SessionPatch, SessionView, SignalRequest};
+use api::{ErrorBody, GaveUp, Job, Nothing, RestartRequest, SessionPatch, SessionView, SignalRequest};
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
@@ -25,6 +25,15 @@ pub(crate) async fn change(
     checks::patch(&patch)?;
     let session = resolve(&app, id).await?.id;
     Ok(Json(ask(&app, move |backend| backend.change(&session, patch)).await?))
+}
+
+/// Gives up an automatic snapshot of a session, if none of its processes stands still for it yet.
+#[utoipa::path(
+    post, path = "/v1/sessions/{id}/give-up", tag = "sessions", params(("id" = String, Path)),
+    responses((status = 200, body = GaveUp), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn give_up(State(app): State<App>, Id(id): Id) -> Outcome<Json<GaveUp>> {
+    Ok(Json(GaveUp { given_up: ask(&app, move |backend| backend.give_up(&id)).await? }))
 }
 
 /// Sends a signal to a session's main command.

@@ -58,6 +58,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/sessions/{id}/files", get(files::of_session))
         .route("/v1/sessions/{id}/log", get(log::log))
         .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot))
+        .route("/v1/sessions/{id}/give-up", post(control::give_up))
         .route("/v1/sessions/{id}/rollback", post(sessions::rollback))
         .route("/v1/sessions/{id}/branch", post(sessions::branch))
         .route("/v1/sessions/{id}/suspend", post(sessions::suspend))

@@ -8,11 +8,11 @@ use std::sync::{Condvar, Mutex};
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
     CopiedFile, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
-    FileNote, FilePolicy, ForgetOutcome, ForgetRequest, GcOutcome, KeptFiles, Network, RestartRequest,
-    RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles,
-    SessionPatch, SessionPolicy, SessionState, SessionView, Signal, SignalRequest, SnapshotFiles,
-    SnapshotOutcome, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest,
-    Text, Variable, Version,
+    FileNote, FilePolicy, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, KeptFiles, Network,
+    RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest,
+    SessionFiles, SessionPatch, SessionPolicy, SessionState, SessionView, Signal, SignalRequest, Skipped,
+    SnapshotFiles, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StartRequest, StopRequest,
+    SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version,
 };
 use lifecycle::{Asked, Did, Errand, LifecycleError, SessionId};
 use serde_json::Value;
@@ -217,12 +217,7 @@ impl Backend for Double {
         Ok(self.add(&request.name.unwrap_or_else(|| "made-up".to_owned())))
     }
 
-    fn snapshot(
-        &self,
-        _: &str,
-        request: SnapshotRequest,
-        progress: &dyn Progress,
-    ) -> Outcome<SnapshotOutcome> {
+    fn snapshot(&self, _: &str, request: SnapshotRequest, progress: &dyn Progress) -> Outcome<JobResult> {
         progress.begun("freeze");
         progress.done("freeze", 2_000);
         progress.begun("ingest");
@@ -234,10 +229,15 @@ impl Backend for Double {
             }
             Some("fail") => return Err(failure(409, "it is in use")),
             Some("panic") => panic!("as asked"),
+            Some("skip") => {
+                let head = Some("c0ffee".to_owned());
+                let skipped = SnapshotSkipped { why: Skipped::TooLong, head, expected_us: Some(900_000) };
+                return Ok(JobResult::Skipped(skipped));
+            }
             _ => (),
         }
         progress.done("ingest", 40_000);
-        Ok(SnapshotOutcome {
+        Ok(JobResult::Snapshot(SnapshotOutcome {
             commit: "c0ffee".to_owned(),
             frozen_us: 2_000,
             total_us: 42_000,
@@ -249,7 +249,11 @@ impl Backend for Double {
             not_captured: Vec::new(),
             warnings: Vec::new(),
             steps: Vec::new(),
-        })
+        }))
+    }
+
+    fn give_up(&self, _: &str) -> Outcome<bool> {
+        Ok(true)
     }
 
     fn rollback(&self, _: &str, request: RollbackRequest, _: &dyn Progress) -> Outcome<RollbackOutcome> {

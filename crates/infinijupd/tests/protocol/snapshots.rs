@@ -43,6 +43,20 @@ async fn snapshots_are_forgotten_and_freed_by_jobs() {
 }
 
 #[tokio::test]
+async fn one_that_is_left_out_is_no_failure() {
+    let daemon = Daemon::start().await;
+    let client = daemon.client();
+    daemon.double.add("work");
+    let wanted = json!({ "message": "skip", "reason": "after-cell", "within_ms": 100 });
+    let answer = client.post("/v1/sessions/work/snapshot?wait=true", &wanted).await;
+    let skipped = json!({ "type": "skipped", "why": "too_long", "head": "c0ffee", "expected_us": 900_000 });
+    assert_eq!((answer.status, &answer.json()["state"]), (200, &json!("done")));
+    assert_eq!(answer.json()["result"], skipped);
+    let given_up = client.post("/v1/sessions/work/give-up", &json!({})).await;
+    assert_eq!((given_up.status, given_up.json()), (200, json!({ "given_up": true })));
+}
+
+#[tokio::test]
 async fn a_body_is_large_only_where_it_brings_a_document() {
     let daemon = Daemon::start().await;
     let client = daemon.client();

@@ -24,6 +24,9 @@ pub trait Checkpointer: Send + Sync {
     /// An error says why trees of the host cannot be dumped or restored by this daemon.
     fn can_serve_host(&self) -> Result<()>;
 
+    /// Whether most of a tree's memory is copied while it runs, unless a device may write to it.
+    fn copies_ahead(&self, tree: &Tree<'_>) -> bool;
+
     /// Freezes a tree and writes it out. At [`checkpoint_criu::Event::PostDump`] everything stands still. On an error the tree
     /// runs on. One that says that memory could not take its way ([`checkpoint_criu::CriuError::Memory`]) asks for another attempt, with
     /// [`DumpWanted::stored`] as `None`.

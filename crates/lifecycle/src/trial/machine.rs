@@ -190,6 +190,10 @@ impl Checkpointer for FakeCriu {
         true
     }
 
+    fn copies_ahead(&self, _: &Tree<'_>) -> bool {
+        true
+    }
+
     fn dump(&self, _: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<Dumped> {
         request("dump")?;
         outlive(|| {

@@ -57,7 +57,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         self.held: deque[Incoming] = deque()
         self.settled = False
         self.generation = 0
-        self.gate = CellGate(self._deliver, self._abort_message, self._cell_snapshot)
+        self.gate = CellGate(self._deliver, self._abort_message, self._before_cell, self._after_cell)
         self._probes: set[str] = set()
         self._fences: dict[str, asyncio.Future[bool]] = {}
         self._seen = asyncio.Event()
@@ -147,7 +147,10 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
     def disconnect(self) -> None:
         self.generation += 1
         self.desk.connections.discard(self)
-        self.gate.drop()
+        # The kernel would have had them by now if it had not been for us.
+        for message in self.gate.drop():
+            if self.channels and not self.holding and not self.desk.asleep:
+                message.send(self.session, self.channels[message.channel])
         for fence in self._fences.values():
             if not fence.done():
                 fence.set_result(False)
@@ -256,16 +259,22 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             self.ledger.asked(asked, message, now)
         elif channel in ("shell", "control"):
             request = self.ledger.replied(asked, now)
-            if kind == "execute_reply" and _json(parts[4]).get("status") == "error":
-                self.gate.failed(asked)
+            if kind == "execute_reply":
+                self._note_reply(request, _json(parts[4]))
             self._end_cell(request)
             if kind == "kernel_info_reply":
                 self.hub.note_kernel_info(self.kernel_id, _json(parts[4]))
 
+    def _note_reply(self, request: Request | None, content: dict[str, Any]) -> None:
+        if request is not None and request.cell is not None and isinstance(content.get("execution_count"), int):
+            request.cell["number"] = content["execution_count"]
+        if request is not None and content.get("status") == "error":
+            self.gate.failed(request.id)
+
     def _end_cell(self, request: Request | None) -> None:
         """The next one may go: with reply and `idle`, which come by two sockets in any order. Only the reply says whether it failed."""
         if request is not None and request.is_answered():
-            asyncio.get_running_loop().call_soon(self.gate.ended, request.id)
+            asyncio.get_running_loop().call_soon(self.gate.ended, request.id, request.cell)
 
     def emit(self, channel: str, kind: str, content: dict[str, Any], parent: dict[str, Any]) -> None:
         """To the page, in the kernel's name."""
@@ -377,7 +386,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             if request not in again:
                 self.ledger.owed.append(request)
                 self._abort(request.header, request.channel, request.reply_kind)
-            self.gate.ended(request.id)
+            self.gate.lost(request.id)
 
     def _abort_message(self, message: Incoming) -> None:
         self._abort(message.header, message.channel, message.kind.removesuffix("_request") + "_reply")
@@ -427,8 +436,13 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         if not self.holding:
             self._release()
 
-    async def _cell_snapshot(self, reason: str, cell: dict[str, Any]) -> None:
-        await self.hub.cell_snapshot(self.kernel_id, reason, cell)
+    async def _before_cell(self, cell: dict[str, Any], snapshot: bool) -> None:
+        if snapshot:
+            await self.desk.snapshots.before(cell)
+        await self.desk.snapshots.clear()
+
+    def _after_cell(self, cell: dict[str, Any], queued: bool) -> None:
+        self.desk.snapshots.after(cell, queued)
 
 
 def _is_between_others(header: dict[str, Any], parent: dict[str, Any]) -> bool:

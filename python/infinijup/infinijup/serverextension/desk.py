@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from infinijup.serverextension.ledger import Ledger, Request
+from infinijup.serverextension.snapshots import CellSnapshots
 
 if TYPE_CHECKING:
     from infinijup.serverextension.connection import SwapAwareConnection
+    from infinijup.serverextension.hub import Hub
 
 _COMMITS = 2048
 
@@ -32,7 +34,7 @@ class Flight:
 class Desk:
     """What is known of one kernel."""
 
-    def __init__(self, kernel_id: str):
+    def __init__(self, kernel_id: str, hub: "Hub"):
         self.kernel_id = kernel_id
         self.connections: set[SwapAwareConnection] = set()
         self.ledgers: dict[str, Ledger] = {}
@@ -49,8 +51,7 @@ class Desk:
         # Cells sent, and how many had been when the last snapshot for a cell was taken.
         self.cells = 0
         self.snapshot_at: int | None = None
-        self.turn = asyncio.Lock()
-        self.warned = False
+        self.snapshots = CellSnapshots(hub, self)
 
     @property
     def swapping(self) -> bool:
@@ -89,6 +90,8 @@ class Desk:
     def froze(self, when: float, over: bool) -> None:
         """The processes stand still from now on, or did until now."""
         self.freeze = (self.freeze[0], when) if over else (when, None)
+        if over:
+            self.snapshots.thawed(when)
 
     def snapshot_taken(self, commit: str, when: float) -> None:
         """Remembers what was under way while it was taken."""

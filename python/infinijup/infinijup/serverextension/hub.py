@@ -19,7 +19,7 @@ from infinijup.serverextension.desk import Desk
 from infinijup.serverextension.news import News
 from infinijup.serverextension.policy import PolicyKeeper
 from infinijup.serverextension.swaps import Swaps
-from infinijup.wire import CellNote, CommitView, Event, SessionPatch, SessionView
+from infinijup.wire import CommitView, Event, SessionPatch, SessionView
 
 KERNEL_ID, KERNEL_NAME, PATH = "jupyter.kernel_id", "jupyter.kernel_name", "jupyter.path"
 KERNEL_INFO = "jupyter.kernel_info"
@@ -95,7 +95,7 @@ class Hub:
         """Of one kernel."""
         if kernel_id not in self.desks:
             self.desks = {known: desk for known, desk in self.desks.items() if known in self.kernel_manager or desk.connections}
-            desk = self.desks[kernel_id] = Desk(kernel_id)
+            desk = self.desks[kernel_id] = Desk(kernel_id, self)
             provisioner = self.provisioner(kernel_id)
             desk.asleep = getattr(provisioner, "state", None) == "suspended"
         return self.desks[kernel_id]
@@ -132,21 +132,6 @@ class Hub:
         if not self.is_session(kernel_id):
             return False, False
         return self.policy.server.before_cell, self.policy.server.after_cell
-
-    async def cell_snapshot(self, kernel_id: str, reason: str, cell: CellNote) -> None:
-        """Takes one, unless nothing has run since the last. A failure is told once, and nobody waits for it."""
-        desk = self.desk(kernel_id)
-        async with desk.turn:
-            if desk.snapshot_at == desk.cells or desk.asleep or desk.swapping:
-                return
-            try:
-                path = target("sessions", self.session_id(kernel_id), "snapshot")
-                await self.post(path, {"reason": reason, "cell": cell})
-                desk.snapshot_at, desk.warned = desk.cells, False
-            except DaemonError as error:
-                if not desk.warned:
-                    desk.warned = True
-                    self.warn(kernel_id, error)
 
     def wake(self, kernel_id: str) -> None:
         """Resumes a suspended kernel, because a cell waits for it."""
@@ -237,8 +222,8 @@ class Hub:
 
     def _apply_policy(self, view: SessionView) -> None:
         """Once for each kernel: who changes a session's policy by other means afterwards means it."""
-        wanted = self.policy.for_session()
-        if wanted is None or view["id"] in self.policy.given:
+        wanted = self.policy.instead_of(view.get("policy"))
+        if view["id"] in self.policy.given:
             return
         self.policy.given.add(view["id"])
         if not self.policy.is_same(view.get("policy"), wanted):

@@ -72,6 +72,13 @@ class Incoming:
         """Whether a user wants something to be run, and to see what comes of it."""
         return self.kind == "execute_request" and not self.content.get("silent", False)
 
+    def send(self, session: Session, stream: Any) -> None:
+        """To the kernel, when the page that it came from has gone and nobody knows any more which form it spoke."""
+        if self.subprotocol == V1:
+            session.send_raw(stream, deserialize_msg_from_ws_v1(self.raw)[1])
+        else:
+            session.send(stream, {name: value for name, value in self._parts[1].items() if name != "channel"})
+
     def cell(self) -> dict[str, Any]:
         """The cell it came from, for a snapshot's note."""
         source = str(self.content.get("code", ""))

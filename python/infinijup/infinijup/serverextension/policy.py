@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,23 @@ _KEEP = ("last", "hourly", "daily")
 _OF_SESSIONS = (*_SECONDS, "suspend_only_gpu", "keep")
 
 
+# What goes again by itself, unless somebody says otherwise.
+KEEP = {"last": 50, "hourly": 24, "daily": 14}
+
+
 @dataclass(frozen=True)
 class ServerPolicy:
-    """All settings. Nothing happens by itself unless it is asked for."""
+    """All settings. There is a history by itself; everything else that happens so has to be asked for."""
 
     snapshot_every_s: int | None = None
     snapshot_after_idle_s: int | None = None
     suspend_after_idle_s: int | None = None
     suspend_only_gpu: bool = True
-    keep: dict[str, int] | None = None
+    keep: dict[str, int] | None = field(default_factory=lambda: dict(KEEP))
     before_cell: bool = False
-    after_cell: bool = False
+    after_cell: bool = True
+    # How long a kernel may stand still for a snapshot after a cell.
+    pause_ms: int = 100
     before_restart: bool = False
     cull: str = "suspend"
 
@@ -40,7 +46,7 @@ class ServerPolicy:
         """Of JSON; refuses what makes no sense. Fields that are not known are skipped."""
         if not isinstance(given, Mapping):
             raise refusal.bad_request("`policy` must be an object")
-        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
+        known = {known.name: given[known.name] for known in fields(cls) if known.name in given}
         for name in _SECONDS:
             if known.get(name) == 0:
                 known[name] = None
@@ -49,6 +55,8 @@ class ServerPolicy:
         for name in _FLAGS:
             if not isinstance(known.get(name, False), bool):
                 raise refusal.bad_request(f"`{name}` must be true or false")
+        if not _is_count(known.get("pause_ms", 0)):
+            raise refusal.bad_request("`pause_ms` must be a number of milliseconds")
         if known.get("cull", "suspend") not in ("suspend", "shutdown"):
             raise refusal.bad_request("`cull` must be `suspend` or `shutdown`")
         keep = known.get("keep")
@@ -72,7 +80,7 @@ class PolicyKeeper:
         self.was_set = False
         # Sessions that have been told.
         self.given: set[str] = set()
-        InfinijupProvisioner.policy = None
+        InfinijupProvisioner.policy = self.for_session()
         try:
             self._take(ServerPolicy.of(json.loads(file.read_text())))
         except FileNotFoundError:
@@ -96,9 +104,14 @@ class PolicyKeeper:
         # New sessions begin with it.
         InfinijupProvisioner.policy = self.for_session()
 
-    def for_session(self) -> dict[str, Any] | None:
-        """What the daemon does; None if nobody has set anything, so that sessions stay as they are."""
-        return {name: getattr(self.server, name) for name in _OF_SESSIONS} if self.was_set else None
+    def for_session(self) -> dict[str, Any]:
+        """What the daemon does."""
+        return {name: getattr(self.server, name) for name in _OF_SESSIONS}
+
+    def instead_of(self, has: dict[str, Any] | None) -> dict[str, Any]:
+        """The settings of a session that has these. As long as nobody has set anything here, what somebody has set there stays."""
+        theirs = {} if self.was_set else {name: value for name, value in (has or {}).items() if value is not None}
+        return {**self.for_session(), **theirs}
 
     @staticmethod
     def is_same(has: dict[str, Any] | None, wants: dict[str, Any]) -> bool:

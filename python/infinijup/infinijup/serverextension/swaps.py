@@ -213,6 +213,7 @@ class Swaps:
     async def _bring_up(self, kernel_id: str, kind: str, commit: str | None, card: dict[str, Any] | None, alive: bool) -> None:
         desk = self.hub.desk(kernel_id)
         desk.snapshot_at = None
+        desk.snapshots.forget()
         desk.era += 1
         flight = desk.flight(commit)
         open_now = {request.id: request for ledger in desk.ledgers.values() for request in ledger.open.values()}
@@ -237,6 +238,8 @@ class Swaps:
             lost = ledger.cut(keep)
             if key in by_key:
                 cut[by_key[key]] = lost
+                if keep is not open_now:
+                    by_key[key].gate.cut(set(keep))
             else:
                 ledger.owed.extend(lost)
         if kind == "rollback" and commit is not None:

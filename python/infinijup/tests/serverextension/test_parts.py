@@ -10,7 +10,6 @@ import pytest
 
 from infinijup.daemon import DaemonError
 from infinijup.serverextension import cells, sources
-from infinijup.serverextension.gate import CellGate
 from infinijup.serverextension.hub import Hub, moment
 from infinijup.serverextension.news import News
 from infinijup.serverextension.policy import PolicyKeeper, ServerPolicy
@@ -96,15 +95,25 @@ def test_a_step_says_what_its_job_does(tmp_path):
 def test_settings_survive_and_nonsense_does_not(tmp_path):
     file = tmp_path / "sub" / "policy.json"
     keeper = PolicyKeeper(file, LOG)
-    assert keeper.for_session() is None
+    assert keeper.server.after_cell and keeper.for_session()["keep"] == {"last": 50, "hourly": 24, "daily": 14}
     keeper.set(ServerPolicy.of({"snapshot_every_s": 5, "after_cell": True}))
     again = PolicyKeeper(file, LOG)
     assert again.server == keeper.server and again.for_session()["snapshot_every_s"] == 5
     file.write_text("{")
     assert PolicyKeeper(file, LOG).server == ServerPolicy()
-    for nonsense in ({"before_cell": 1}, {"keep": {"last": -1}}, {"keep": 3}, {"snapshot_every_s": "5"}, {"snapshot_every_s": True}):
+    counts = ({"keep": {"last": -1}}, {"keep": 3}, {"pause_ms": -1}, {"snapshot_every_s": "5"}, {"snapshot_every_s": True})
+    for nonsense in ({"before_cell": 1}, *counts):
         with pytest.raises(DaemonError):
             ServerPolicy.of(nonsense)
+
+
+def test_what_nobody_has_set_here_leaves_what_somebody_has_set_there(tmp_path):
+    keeper = PolicyKeeper(tmp_path / "policy.json", LOG)
+    theirs = {"snapshot_every_s": 60, "keep": {"last": 3, "hourly": 0, "daily": 0}, "suspend_after_idle_s": None}
+    assert keeper.instead_of(theirs) == {**keeper.for_session(), "snapshot_every_s": 60, "keep": theirs["keep"]}
+    assert keeper.instead_of(None) == keeper.for_session()
+    keeper.set(ServerPolicy.of({"keep": None}))
+    assert keeper.instead_of(theirs) == keeper.for_session() and keeper.for_session()["keep"] is None
 
 
 def test_news_are_bounded_and_say_what_was_missed():
@@ -117,39 +126,6 @@ def test_news_are_bounded_and_say_what_was_missed():
     assert [event["n"] for event in heard] == [1, 2, 3, 4, 5]
     assert [event["type"] for event in news.since(4)["events"]] == ["4", "5"] and not news.since(3)["missed"]
     assert news.since(1)["missed"] and news.since(7)["missed"] and news.since(6) == {"events": [], "next": 6, "missed": False}
-
-
-class Message:
-    def __init__(self, name, stop=True):
-        self.id, self.content = name, {"stop_on_error": stop}
-
-    def cell(self):
-        return {"id": self.id}
-
-
-@pytest.mark.parametrize("stop", [True, False])
-def test_a_failed_cell_ends_the_queue_if_it_should(stop):
-    async def story():
-        done = []
-
-        async def snapshot(reason, cell):
-            done.append((reason, cell["id"]))
-
-        gate = CellGate(lambda message: done.append(("sent", message.id)), lambda message: done.append(("aborted", message.id)), snapshot)
-        gate.before = True
-        for name in "ab":
-            gate.offer(Message(name, stop))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        gate.failed("a")
-        gate.ended("a")
-        for _ in range(3):
-            await asyncio.sleep(0)
-        return done
-
-    first = [("before-cell", "a"), ("sent", "a")]
-    rest = [("aborted", "b")] if stop else [("before-cell", "b"), ("sent", "b")]
-    assert asyncio.run(story()) == first + rest
 
 
 class Polled:

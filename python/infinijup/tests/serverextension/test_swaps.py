@@ -228,6 +228,7 @@ async def test_the_daemon_goes_in_the_middle(notebook, page, rest, daemon, exten
 async def test_snapshots_before_and_after_each_cell(notebook, page, rest, daemon):
     kernel = (await notebook())["kernel"]["id"]
     opened = await page(kernel)
+    await rest("PUT", "policy", {"policy": {"after_cell": False}})
     await opened.run("n = 0")
     await rest("PUT", "policy", {"policy": {"before_cell": True, "after_cell": True}})
     answers = [opened.execute(f"n += 1; print(n)  # {number}", cell=f"c{number}") for number in range(3)]
@@ -240,11 +241,38 @@ async def test_snapshots_before_and_after_each_cell(notebook, page, rest, daemon
     assert taken[:4] == [("before-cell", "c0"), ("after-cell", "c0"), ("after-cell", "c1"), ("after-cell", "c2")]
 
 
+async def test_a_history_by_itself(notebook, page, daemon, until):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    for number in range(3):
+        assert (await opened.run(f"print({number})", cell=f"c{number}")).text == f"{number}\n"
+        await until("its snapshot is there", lambda number=number: len(daemon.commits) == number + 1)
+    taken = [(commit["reason"], commit["cell"]["id"], commit["cell"]["number"]) for commit in daemon.commits.values()]
+    assert taken == [("after-cell", "c0", 1), ("after-cell", "c1", 2), ("after-cell", "c2", 3)]
+    (session,) = daemon.sessions.values()
+    assert session["policy"]["keep"] == {"last": 50, "hourly": 24, "daily": 14}
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_cells_of_a_page_that_goes_are_run(notebook, page, extension, until, legacy):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel, legacy=legacy)
+    await opened.run("import time; ran = []")
+    for number in range(3):
+        opened.execute(f"time.sleep(0.3); ran.append({number})")
+    await until("the first runs", lambda: extension.hub.desk(kernel).cells == 2)
+    opened.close()
+    other = await page(kernel)
+    # The kernel takes turns between pages.
+    seen = [(await other.run("print(ran)")).text for _ in range(4)]
+    assert seen[-1] == "[0, 1, 2]\n", seen
+
+
 async def test_cells_behind_a_failed_one_are_not_run(notebook, page, rest):
     kernel = (await notebook())["kernel"]["id"]
     opened = await page(kernel)
     await opened.run("ran = False")
-    await rest("PUT", "policy", {"policy": {"before_cell": True}})
+    await rest("PUT", "policy", {"policy": {"before_cell": True, "after_cell": False}})
     failing, behind = opened.execute("1 / 0"), opened.execute("ran = True")
     await asyncio.wait_for(behind.done.wait(), 60)
     assert (failing.status, behind.status) == ("error", "aborted")
@@ -254,7 +282,7 @@ async def test_cells_behind_a_failed_one_are_not_run(notebook, page, rest):
 async def test_a_failed_snapshot_stops_no_cell_and_is_told_once(notebook, page, rest, daemon):
     kernel = (await notebook())["kernel"]["id"]
     opened = await page(kernel)
-    await rest("PUT", "policy", {"policy": {"before_cell": True}})
+    await rest("PUT", "policy", {"policy": {"before_cell": True, "after_cell": False}})
     daemon.refuse["POST .*/snapshot"] = (500, {"code": "IJ-X", "message": "no", "causes": [], "hint": None, "exit": 1})
     for number in range(3):
         assert (await opened.run(f"print({number})")).text == f"{number}\n"
@@ -265,9 +293,9 @@ async def test_a_failed_snapshot_stops_no_cell_and_is_told_once(notebook, page, 
 async def test_a_restart_by_jupyter_keeps_the_session(notebook, page, rest, jp_fetch, daemon, extension):
     kernel = (await notebook())["kernel"]["id"]
     opened = await page(kernel)
+    await rest("PUT", "policy", {"policy": {"before_restart": True, "after_cell": False}})
     await opened.run("x = 1")
     before = extension.hub.session_id(kernel)
-    await rest("PUT", "policy", {"policy": {"before_restart": True}})
     await jp_fetch("api", "kernels", kernel, "restart", method="POST", body=json.dumps({}), request_timeout=60)
     assert extension.hub.session_id(kernel) == before and len(daemon.sessions) == 1
     assert [commit["reason"] for commit in daemon.commits.values()] == ["before-restart"]
