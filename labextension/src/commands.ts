@@ -7,10 +7,16 @@
  */
 import { Clipboard, InputDialog } from '@jupyterlab/apputils';
 import type { LabIcon } from '@jupyterlab/ui-components';
-import { copyIcon, historyIcon, undoIcon } from '@jupyterlab/ui-components';
+import {
+  copyIcon,
+  historyIcon,
+  runIcon,
+  undoIcon
+} from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { CellUndo } from './actions/cells';
 import type { IDeps } from './actions/deps';
-import { Restorer } from './actions/restore';
+import type { Restorer } from './actions/restore';
 import { branch, resume, suspend } from './actions/session';
 import {
   remove,
@@ -22,7 +28,13 @@ import {
 import { showDoctor } from './doctor';
 import { cut, distinct, nameOf, time } from './format';
 import { codeLine, firstLine } from './history/format';
-import { branchIcon, resumeIcon, snapshotIcon, suspendIcon } from './icons';
+import {
+  branchIcon,
+  resumeIcon,
+  snapshotIcon,
+  suspendIcon,
+  undoCellIcon
+} from './icons';
 import type { IKernelState } from './model';
 import { asApiError } from './model';
 import type { ITarget } from './notebooks';
@@ -69,11 +81,20 @@ export function isAsleep(state: IKernelState): boolean {
 }
 
 /** Adds the commands that mean a kernel. */
-export function addCommands(deps: IDeps): Restorer {
+export function addCommands(
+  deps: IDeps,
+  restorer: Restorer,
+  undo: CellUndo
+): void {
   const { app, model, notebooks, trans } = deps;
-  const restorer = new Restorer(deps);
   const commit = {
     commit: { type: 'string', description: trans.__('The id of a snapshot') }
+  };
+  const cell = {
+    cell_id: {
+      type: 'string',
+      description: trans.__('The id of a cell; the active one')
+    }
   };
   const hasHistory = (state: IKernelState) =>
     isFree(state) && (!!state.session?.head || !!state.last);
@@ -169,6 +190,38 @@ export function addCommands(deps: IDeps): Restorer {
         const { last } = model.state(target.kernelId);
         return last && restorer.restore(target, last);
       }
+    },
+    {
+      id: CommandIDs.undoCell,
+      label: trans.__('Undo the Last Cell'),
+      caption: trans.__(
+        'Take kernel, files and outputs back to before the cell that ran last'
+      ),
+      icon: undoCellIcon,
+      when: isRunning,
+      run: target => undo.undoLast(target)
+    },
+    {
+      id: CommandIDs.beforeCell,
+      label: trans.__('Go Back to Before This Cell'),
+      caption: trans.__(
+        'Take kernel, files and outputs back to before this cell ran'
+      ),
+      icon: undoCellIcon,
+      args: cell,
+      when: isRunning,
+      run: (target, args) => undo.goBack(target, cellOf(target, args))
+    },
+    {
+      id: CommandIDs.runFromCell,
+      label: trans.__('Run from Here Again'),
+      caption: trans.__(
+        'Go back to before this cell, then run it and all cells below'
+      ),
+      icon: runIcon,
+      args: cell,
+      when: isRunning,
+      run: (target, args) => undo.runFrom(target, cellOf(target, args))
     },
     {
       id: CommandIDs.tag,
@@ -286,7 +339,6 @@ export function addCommands(deps: IDeps): Restorer {
     ids.forEach(id => app.commands.notifyCommandChanged(id));
   });
   addOthers(deps);
-  return restorer;
 }
 
 /** Adds the commands that mean no kernel. */
@@ -342,6 +394,11 @@ function lineOf(commit: CommitView): string {
       : [when, name, what].filter(part => part).join(' · '),
     90
   );
+}
+
+/** The cell that is named, or the active one. */
+function cellOf({ panel }: ITarget, args: Args): string {
+  return text(args.cell_id) ?? panel?.content.activeCell?.model.id ?? '';
 }
 
 function text(value: unknown): string | undefined {

@@ -22,6 +22,12 @@ export const branchIcon = icon(
   'M6 2a3 3 0 0 1 1 5.830V13.600C8 12.600 9.500 12 11 12c3 0 5-1.500 5-3.600V7.830a3 3 0 1 1 2 0v.570C18 11.800 15 14 11 14c-2 0-3.700 1-4 2.200A3 3 0 1 1 5 16.170V7.830A3 3 0 0 1 6 2ZM6 4a1 1 0 1 0 0 2a1 1 0 0 0 0-2ZM17 4a1 1 0 1 0 0 2a1 1 0 0 0 0-2ZM6 18a1 1 0 1 0 0 2a1 1 0 0 0 0-2Z'
 );
 
+/** An arrow back over a cell. */
+export const undoCellIcon = icon(
+  'undo-cell',
+  'M3 13h13v8H3ZM5 15v4h9v-4ZM12.500 8a6.500 6.500 0 0 1 6.400 7.600l-2-.300A4.500 4.500 0 0 0 12.500 10H7l2.300 2.300-1.400 1.400L3.200 9l4.700-4.700 1.400 1.400L7 8Z'
+);
+
 /** A moon: the kernel sleeps, and its memory is given back. */
 export const suspendIcon = icon(
   'suspend',

@@ -21,9 +21,13 @@ import { IRunningSessionManagers } from '@jupyterlab/running';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { CellUndo } from './actions/cells';
 import type { IDeps } from './actions/deps';
+import { Restorer } from './actions/restore';
 import { Api } from './api';
 import { markAsleep } from './asleep';
+import { Journal } from './cells/journal';
+import { markCells } from './cells/marks';
 import { addCommands } from './commands';
 import { LastCells } from './lastcells';
 import { EventStream } from './events';
@@ -80,7 +84,11 @@ const plugin: JupyterFrontEndPlugin<IInfinijup> = {
       trans,
       lastCells: new LastCells(tracker, model)
     };
-    const restorer = addCommands(deps);
+    const restorer = new Restorer(deps);
+    const journal = new Journal();
+    const undo = new CellUndo(deps, restorer, journal);
+    addCommands(deps, restorer, undo);
+    markCells(deps, undo, journal);
     if (toolbars) {
       addToolbarButtons(toolbars, notebooks, app.commands);
     }
@@ -94,6 +102,9 @@ const plugin: JupyterFrontEndPlugin<IInfinijup> = {
         CommandIDs.resume,
         CommandIDs.restore,
         CommandIDs.restoreLast,
+        CommandIDs.undoCell,
+        CommandIDs.beforeCell,
+        CommandIDs.runFromCell,
         CommandIDs.tag,
         CommandIDs.remove,
         CommandIDs.openHistory,

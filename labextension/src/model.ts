@@ -299,7 +299,8 @@ export class Model implements IDisposable {
   }
 
   private _onJob(kernelId: string | null, job: JobNews): void {
-    if (kernelId) {
+    // One that is taken by itself keeps nobody from anything: whoever wants something meanwhile waits a moment.
+    if (kernelId && !job.automatic) {
       this._set(kernelId, { job: job.state === 'running' ? job : null });
     }
     this._jobChanged.emit({ kernelId, job });

@@ -7,6 +7,7 @@ export type Settings = {
   snapshotAfterIdleMinutes?: unknown;
   snapshotBeforeCell?: unknown;
   snapshotAfterCell?: unknown;
+  snapshotPauseMilliseconds?: unknown;
   snapshotBeforeRestart?: unknown;
   suspendAfterIdleMinutes?: unknown;
   suspendOnlyGpu?: unknown;
@@ -15,6 +16,9 @@ export type Settings = {
   keepDaily?: unknown;
   culling?: unknown;
 };
+
+/** As in the schema. */
+const PAUSE_MS = 100;
 
 /** What the server shall do from now on. */
 export function policyOf(settings: Settings): ServerPolicy {
@@ -31,7 +35,8 @@ export function policyOf(settings: Settings): ServerPolicy {
     // Nothing to be kept would mean that every automatic snapshot goes: that is "keep all" instead.
     keep: keep.last || keep.hourly || keep.daily ? keep : null,
     before_cell: settings.snapshotBeforeCell === true,
-    after_cell: settings.snapshotAfterCell === true,
+    after_cell: settings.snapshotAfterCell !== false,
+    pause_ms: count(settings.snapshotPauseMilliseconds) || PAUSE_MS,
     before_restart: settings.snapshotBeforeRestart !== false,
     cull: settings.culling === 'shutdown' ? 'shutdown' : 'suspend'
   };

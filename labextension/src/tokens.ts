@@ -25,6 +25,9 @@ export namespace CommandIDs {
   export const resume = 'infinijup:resume';
   export const restore = 'infinijup:restore';
   export const restoreLast = 'infinijup:restore-last';
+  export const undoCell = 'infinijup:undo-cell';
+  export const beforeCell = 'infinijup:before-cell';
+  export const runFromCell = 'infinijup:run-from-cell';
   export const tag = 'infinijup:tag';
   export const untag = 'infinijup:untag';
   export const compare = 'infinijup:compare';

@@ -15,7 +15,13 @@ import {
 import type { CommandRegistry } from '@lumino/commands';
 import React from 'react';
 import { isAsleep, isFree, isRunning } from './commands';
-import { branchIcon, resumeIcon, snapshotIcon, suspendIcon } from './icons';
+import {
+  branchIcon,
+  resumeIcon,
+  snapshotIcon,
+  suspendIcon,
+  undoCellIcon
+} from './icons';
 import type { IKernelState } from './model';
 import type { Notebooks } from './notebooks';
 import { CommandIDs } from './tokens';
@@ -34,6 +40,11 @@ const BUTTONS: Record<string, Look> = {
     command: CommandIDs.snapshot,
     icon: snapshotIcon,
     enabled: isRunning(state)
+  }),
+  'infinijup-undo-cell': state => ({
+    command: CommandIDs.undoCell,
+    icon: undoCellIcon,
+    enabled: isRunning(state) && !!(state.session?.head || state.last)
   }),
   'infinijup-branch': state => ({
     command: CommandIDs.branch,

@@ -19,6 +19,8 @@ export type ServerPolicy = {
   keep: Daemon.Keep | null;
   before_cell: boolean;
   after_cell: boolean;
+  /** How long a kernel may stand still for a snapshot after a cell. */
+  pause_ms: number;
   before_restart: boolean;
   cull: 'suspend' | 'shutdown';
 };
@@ -118,6 +120,8 @@ export type JobNews = {
   done?: number | null;
   total?: number | null;
   error?: ErrorBody | null;
+  /** A snapshot after a cell, which nobody asked for. */
+  automatic?: boolean;
 };
 
 /** The cell that a restored kernel goes on with. */

@@ -1,3 +1,4 @@
 import './base.css';
 import './history.css';
 import './diff.css';
+import './cells.css';

@@ -129,11 +129,18 @@ describe('the settings', () => {
         suspend_only_gpu: true,
         keep: { last: 5, hourly: 0, daily: 2 },
         before_cell: true,
-        after_cell: false,
+        after_cell: true,
+        pause_ms: 100,
         before_restart: true,
         cull: 'shutdown'
       }
     );
+  });
+
+  it('have snapshots after cells unless somebody does not want them', () => {
+    const off = policyOf({ snapshotAfterCell: false });
+    assert.equal(off.after_cell, false);
+    assert.equal(policyOf({ snapshotPauseMilliseconds: 40 }).pause_ms, 40);
   });
 
   it('keep everything where nothing is to be kept', () => {

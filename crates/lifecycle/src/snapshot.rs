@@ -83,6 +83,7 @@ impl Engine {
         request: &SnapshotRequest,
         watch: &dyn Watch,
     ) -> Result<SnapshotOutcome> {
+        along::check(request)?;
         let reason = along::reason(request.reason.as_deref())?;
         let doing = if reason.is_automatic() { Doing::Automatic } else { Doing::Snapshot };
         let (_held, mut record) = match self.hold(which, doing) {

@@ -11,6 +11,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
 import { JSONExt } from '@lumino/coreutils';
 import type { ApiError } from '../api';
+import { putShown, shownIn } from '../cells/shown';
 import { cellChanges, outputsOf } from '../changes';
 import type { FilesChoice, RestoreMode } from '../dialogs';
 import { askForce, askRestore } from '../dialogs';
@@ -24,6 +25,15 @@ import { endQuestions } from '../questions';
 import { Recorder, Rejoined } from '../rejoin';
 import type { CommitView, RollbackOutcome } from '../wire';
 import type { IDeps } from './deps';
+
+/** A restore after which some cells show what they showed then, and nothing else of the notebook changes. */
+export interface ICellsBack {
+  /** What is under way, and what was done. */
+  begin: string;
+  end: string;
+  cells: readonly string[];
+  put: (panel: NotebookPanel) => void;
+}
 
 /** How long the event that names the running cell may come after the answer, in milliseconds. */
 const EVENT_LATER = 1500;
@@ -65,12 +75,22 @@ export class Restorer {
     return this._restore(target, commit, content, chosen, null);
   }
 
+  /** Brings a kernel back, and with it what some cells show. Their sources stay as they are. */
+  restoreCells(
+    target: ITarget,
+    commit: CommitView,
+    cells: ICellsBack
+  ): Promise<RollbackOutcome | null> {
+    return this._restore(target, commit, null, 'kernel', null, cells);
+  }
+
   private async _restore(
     target: ITarget,
     commit: CommitView,
     content: ReadonlyJSONObject | null,
     mode: RestoreMode,
-    files: FilesChoice | null
+    files: FilesChoice | null,
+    cells?: ICellsBack
   ): Promise<RollbackOutcome | null> {
     const { model, trans } = this._deps;
     const { kernelId, panel } = target;
@@ -79,7 +99,7 @@ export class Restorer {
     const outcome = await follow(model, trans, {
       kernelId,
       kinds: ['rollback', 'resume'],
-      begin: trans.__('Restoring %1', nameOf(commit)),
+      begin: cells?.begin ?? trans.__('Restoring %1', nameOf(commit)),
       work: async () => {
         const answer = await model.api.restore({
           kernel_id: kernelId,
@@ -91,7 +111,7 @@ export class Restorer {
         if (panel && !panel.isDisposed) {
           // The kernel is back whatever happens to the document.
           const wanted = mode === 'both' ? content : null;
-          await this._document(panel, wanted).catch(error => {
+          await this._document(panel, wanted, cells).catch(error => {
             answer.warnings = [
               ...(answer.warnings ?? []),
               trans.__(
@@ -104,10 +124,15 @@ export class Restorer {
         return answer;
       },
       end: answer => ({
-        message: this._said(commit, answer, mode === 'both' && !!content),
+        message: this._said(
+          commit,
+          answer,
+          mode === 'both' && !!content,
+          cells
+        ),
         type: answer.warnings?.length ? 'warning' : 'success',
         actions: answer.automatic
-          ? [this._undo(target, answer.automatic, mode)]
+          ? [this._undo(target, answer.automatic, mode, cells)]
           : []
       }),
       handled: error => {
@@ -122,7 +147,7 @@ export class Restorer {
       wait.give();
       const choice = await askForce(trans, others.files);
       return choice
-        ? this._restore(target, commit, content, mode, choice)
+        ? this._restore(target, commit, content, mode, choice, cells)
         : null;
     }
     if (outcome) {
@@ -140,9 +165,16 @@ export class Restorer {
   /** Puts the notebook back or keeps it, whatever happened to the file. */
   private async _document(
     panel: NotebookPanel,
-    content: ReadonlyJSONObject | null
+    content: ReadonlyJSONObject | null,
+    cells?: ICellsBack
   ): Promise<void> {
     const { contents } = this._deps.app.serviceManager;
+    if (cells) {
+      await keep(panel, contents);
+      cells.put(panel);
+      await panel.context.save();
+      return;
+    }
     if (!content || JSONExt.deepEqual(content, contentOf(panel))) {
       await keep(panel, contents);
       return;
@@ -160,20 +192,22 @@ export class Restorer {
   private _said(
     commit: CommitView,
     outcome: RollbackOutcome,
-    both: boolean
+    both: boolean,
+    cells?: ICellsBack
   ): string {
     const { trans } = this._deps;
     const name = nameOf(commit);
     const line = both
       ? trans.__('Kernel and notebook are back at %1.', name)
       : trans.__('The kernel is back at %1.', name);
-    return [line, ...(outcome.warnings ?? [])].join(' ');
+    return [cells?.end ?? line, ...(outcome.warnings ?? [])].join(' ');
   }
 
   private _undo(
     target: ITarget,
     automatic: string,
-    mode: RestoreMode
+    mode: RestoreMode,
+    cells?: ICellsBack
   ): Notification.IAction {
     const { trans } = this._deps;
     return {
@@ -181,10 +215,33 @@ export class Restorer {
       caption: trans.__('Go back to how it was before this restore'),
       displayType: 'accent',
       callback: () =>
-        void this.byId(automatic).then(commit =>
-          this.restore(target, commit, mode)
+        void this.byId(automatic).then<unknown>(commit =>
+          cells
+            ? this._cellsAgain(target, commit, cells)
+            : this.restore(target, commit, mode)
         )
     };
+  }
+
+  /** Takes back that cells were taken back: they show again what they showed before. */
+  private async _cellsAgain(
+    target: ITarget,
+    commit: CommitView,
+    { cells }: ICellsBack
+  ): Promise<void> {
+    const { trans } = this._deps;
+    try {
+      const content = await this._notebookOf(commit);
+      const then = content ? shownIn(content, cells) : new Map();
+      await this.restoreCells(target, commit, {
+        begin: trans.__('Going back'),
+        end: trans.__('Kernel and outputs are as they were.'),
+        cells,
+        put: panel => putShown(panel, then)
+      });
+    } catch (error) {
+      showError(trans, asApiError(error));
+    }
   }
 
   /** A commit by its id, whether a history that is kept has it or not. */

@@ -18,6 +18,12 @@ VENV = Path(os.environ.get("INFINIJUP_LAB_VENV", "/opt/infinijup/lab-venv"))
 SETTINGS = {
     "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false", "checkForUpdates": False},
 }
+# A test of what people do wants no snapshots but those that it takes.
+OURS = ".jupyter/lab/user-settings/infinijup/plugin.jupyterlab-settings"
+NOTHING_BY_ITSELF = {
+    OURS: {"snapshotAfterCell": False},
+    ".local/share/jupyter/infinijup/policy.json": {"after_cell": False},
+}
 
 
 def free_port() -> int:
@@ -40,7 +46,7 @@ def notebook(*cells: str) -> dict:
 class Lab:
     """One server. It can be killed and started again on the same port, with the same token, as the same user."""
 
-    def __init__(self, daemon, user, environment=None, options=(), venv: Path = VENV):
+    def __init__(self, daemon, user, environment=None, options=(), venv: Path = VENV, by_itself: dict | None = None):
         self.daemon, self.user, self.venv = daemon, user, venv
         self.environment, self.options = environment or {}, list(options)
         self.token = secrets.token_hex(8)
@@ -48,8 +54,9 @@ class Lab:
         self.root = user.mkdir(user.home / "work")
         self.log = user.home / "lab.log"
         self.process = None
-        for name, content in SETTINGS.items():
-            path = user.home / ".jupyter/lab/user-settings" / name
+        settings = {f".jupyter/lab/user-settings/{name}": content for name, content in SETTINGS.items()}
+        for name, content in {**settings, **(NOTHING_BY_ITSELF if by_itself is None else {OURS: by_itself})}.items():
+            path = user.home / name
             user.mkdir(path.parent)
             user.write(path, json.dumps(content))
 

@@ -88,8 +88,14 @@ class Hub:
 
     def shown(self, view: SessionView) -> dict[str, Any]:
         """A session as the user interface gets it."""
-        labels = view.get("labels") or {}
-        return {**view, "kernel_id": self.kernel_of(view["id"]), "path": labels.get(PATH)}
+        labels, kernel = view.get("labels") or {}, self.kernel_of(view["id"])
+        # What is done by itself keeps nobody from anything: the daemon lets whoever asks wait for its end.
+        busy = None if self.is_automatic(kernel, view.get("operation")) else view.get("operation")
+        return {**view, "operation": busy, "kernel_id": kernel, "path": labels.get(PATH)}
+
+    def is_automatic(self, kernel_id: str | None, kind: str | None) -> bool:
+        """Whether what is under way is a snapshot that nobody asked for."""
+        return kind == "snapshot" and kernel_id in self.desks and self.desks[kernel_id].snapshots.is_taking
 
     def desk(self, kernel_id: str) -> Desk:
         """Of one kernel."""

@@ -113,6 +113,7 @@ class Reader:
             "done": step.get("done"),
             "total": step.get("total"),
             "error": job.get("error"),
+            "automatic": self.hub.is_automatic(kernel, event.get("job_kind")),
         }
         self.hub.news.tell({"type": "job", "kernel_id": kernel, "session_id": session, "job": told})
 

@@ -50,6 +50,11 @@ class CellSnapshots:
         self._queue_not_before = self._not_before = 0.0
         self._warned = False
 
+    @property
+    def is_taking(self) -> bool:
+        """Whether the daemon has been asked for one and has not answered yet."""
+        return self._task is not None
+
     # What cells tell and ask.
 
     def after(self, cell: dict[str, Any], queued: bool) -> None:
