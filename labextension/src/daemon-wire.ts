@@ -145,6 +145,33 @@ export type Commits = {
   threads?: ThreadView[];
 };
 
+/** A file that was copied. */
+export type CopiedFile = {
+  /** Its path inside the session. */
+  path: Text;
+  /** Where it is now. */
+  to: Text;
+};
+
+/** Files of a snapshot were copied. */
+export type CopyOutOutcome = {
+  /** Each with where it is now. */
+  written: CopiedFile[];
+  /** What could not be copied. */
+  skipped: Uncaptured[];
+};
+
+/** `POST /v1/commits/{id}/files`. */
+export type CopyOutRequest = {
+  /**
+   * A directory that is there, absolute. Nothing in it is overwritten: a file whose name is taken gets
+   * a number.
+   */
+  to: Text;
+  /** Which files, by their paths inside the session; all if none is named. */
+  paths?: Text[];
+};
+
 /** The answer of `GET /v1/daemon`. */
 export type DaemonView = {
   /** The daemon's version. */
@@ -317,6 +344,14 @@ export type FileDiff = {
   after_bytes?: number | null;
 };
 
+/** A file. */
+export type FileNote = {
+  /** Its path inside the session. */
+  path: Text;
+  /** How large it is. */
+  bytes: number;
+};
+
 /** Which files a snapshot takes along and a rollback puts back. */
 export type FilePolicy =
   | {
@@ -446,7 +481,8 @@ export type JobKind =
   | 'checkpoint'
   | 'restore'
   | 'forget'
-  | 'gc';
+  | 'gc'
+  | 'copy_out';
 
 /** What came of a job. */
 export type JobResult =
@@ -484,6 +520,9 @@ export type JobResult =
   }
   | GcOutcome & {
     type: 'gc';
+  }
+  | CopyOutOutcome & {
+    type: 'copy_out';
   };
 
 /** How far a job is. */
@@ -514,6 +553,14 @@ export type KeptCommit = {
   commit: string;
   /** Why it had to stay, for people. */
   reason: string;
+};
+
+/** Files that no snapshot had are in one now. */
+export type KeptFiles = {
+  /** The snapshot, which has these files and nothing else. */
+  commit: string;
+  /** The files. */
+  files: FileNote[];
 };
 
 /** What a client needs to talk to a kernel. */
@@ -614,8 +661,16 @@ export type RollbackOutcome = {
   commit: string;
   /** The snapshot of how it was before; `null` if it had no processes. */
   automatic?: string | null;
-  /** Files that somebody else had changed; they were overwritten, and are in `automatic`. */
+  /**
+   * Files that somebody else had changed and that the processes need as they were; they were
+   * overwritten, and are in `automatic`.
+   */
   changed_by_others: Text[];
+  /**
+   * Files that somebody else had changed and that nobody needs as they were: they were left as they
+   * are.
+   */
+  spared?: Text[];
   /** Connections that could not be kept. */
   closed_connections: string[];
   /** What else should be known. */
@@ -636,6 +691,19 @@ export type RollbackRequest = {
   note?: string | null;
   /** The document as it is in the editor, for the automatic snapshot of what is left. */
   notebook?: string | null;
+};
+
+/** The answer of `GET /v1/sessions/{id}/files`. */
+export type SessionFiles = {
+  /** Where the files of its workspace are, as they can be opened from outside. */
+  directory: Text;
+  /**
+   * Whether they are its own: a branch has copies, any other session works in the directory that it
+   * was started in.
+   */
+  own: boolean;
+  /** Those of a branch that are in no snapshot. */
+  loose: FileNote[];
 };
 
 /** `PATCH /v1/sessions/{id}`. */
@@ -728,6 +796,8 @@ export type SessionView = {
   activity?: Activity | null;
   /** What its next snapshot will be labelled. */
   mark?: string | null;
+  /** In the answer to a removal: its files that were in no snapshot, and are in one now. */
+  kept_files?: KeptFiles | null;
 };
 
 /** The answer of `GET /v1/sessions`. */
@@ -758,6 +828,16 @@ export type SignalRequest = {
 
 /** Why a snapshot that nobody asked for was not taken. */
 export type Skipped = 'too_long' | 'nothing_new' | 'busy' | 'given_up';
+
+/** The answer of `GET /v1/commits/{id}/files`. */
+export type SnapshotFiles = {
+  /** The files whose content it has, by path; the first so many that were asked for. */
+  files: FileNote[];
+  /** How many there are. */
+  count: number;
+  /** How many bytes all of them have. */
+  bytes: number;
+};
 
 /** A snapshot was taken. */
 export type SnapshotOutcome = {

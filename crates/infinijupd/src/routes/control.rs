@@ -33,7 +33,8 @@ pub(crate) async fn change(
     responses((status = 200, body = GaveUp), (status = "default", body = ErrorBody)),
 )]
 pub(crate) async fn give_up(State(app): State<App>, Id(id): Id) -> Outcome<Json<GaveUp>> {
-    Ok(Json(GaveUp { given_up: ask(&app, move |backend| backend.give_up(&id)).await? }))
+    let session = resolve(&app, id).await?.id;
+    Ok(Json(GaveUp { given_up: ask(&app, move |backend| backend.give_up(&session)).await? }))
 }
 
 /// Sends a signal to a session's main command.

@@ -29,6 +29,7 @@ fn session_requests() -> Vec<(&'static str, &'static str, &'static str)> {
         ("POST", "/v1/sessions/{}/stop", r#"{"grace_ms":5}"#),
         ("POST", "/v1/sessions/{}/restart", r#"{"start":{"type":"command","argv":["id"]}}"#),
         ("POST", "/v1/sessions/{}/signal", r#"{"signal":"INT"}"#),
+        ("POST", "/v1/sessions/{}/give-up", ""),
         ("PATCH", "/v1/sessions/{}", r#"{"labels":{"a":"b"}}"#),
         ("POST", "/v1/sessions/{}/exec", r#"{"argv":["id"]}"#),
     ]
