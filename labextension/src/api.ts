@@ -204,6 +204,11 @@ export class Api {
     return this._get('doctor');
   }
 
+  /** How much room histories take. */
+  store(): Promise<Wire.StoreAnswer> {
+    return this._get('store');
+  }
+
   status(): Promise<Wire.StatusAnswer> {
     return this._get('status');
   }

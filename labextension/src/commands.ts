@@ -25,6 +25,7 @@ import {
   tag,
   untag
 } from './actions/snapshot';
+import { showDiskUse } from './disk';
 import { showDoctor } from './doctor';
 import { cut, distinct, nameOf, time } from './format';
 import { codeLine, firstLine } from './history/format';
@@ -381,6 +382,12 @@ function addOthers(deps: IDeps): void {
     caption: trans.__('Ask the daemon what works on this machine'),
     describedBy: { args: { type: 'object', properties: {} } },
     execute: () => showDoctor(deps)
+  });
+  app.commands.addCommand(CommandIDs.diskUse, {
+    label: trans.__('Room That the History Takes…'),
+    caption: trans.__('How much of the disk snapshots take, and may take'),
+    describedBy: { args: { type: 'object', properties: {} } },
+    execute: () => showDiskUse(deps)
   });
 }
 

@@ -993,6 +993,10 @@ export type StopRequest = {
 export type StoreView = {
   /** The directory. */
   path: Text;
+  /** What it takes now; `null` if that cannot be told. */
+  used_bytes?: number | null;
+  /** What it may take: `store_budget` of the settings, or half of what it takes and what is free. */
+  allowed_bytes?: number | null;
 };
 
 /** A session was put to sleep. */

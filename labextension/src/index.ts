@@ -108,7 +108,8 @@ const plugin: JupyterFrontEndPlugin<IInfinijup> = {
         CommandIDs.tag,
         CommandIDs.remove,
         CommandIDs.openHistory,
-        CommandIDs.doctor
+        CommandIDs.doctor,
+        CommandIDs.diskUse
       ]) {
         palette.addItem({ command, category });
       }

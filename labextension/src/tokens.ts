@@ -37,6 +37,7 @@ export namespace CommandIDs {
   export const openHistory = 'infinijup:open-history';
   export const openNotebook = 'infinijup:open-notebook';
   export const doctor = 'infinijup:doctor';
+  export const diskUse = 'infinijup:disk-use';
 }
 
 /** The id of the History panel in the shell. */

@@ -99,6 +99,12 @@ export type Offer = {
   reason: 'crash' | 'reboot' | 'ended' | 'suspended';
 };
 
+/** The answer of `GET store`. */
+export type StoreAnswer = {
+  used_bytes: number | null;
+  allowed_bytes: number | null;
+};
+
 /** The answer of `GET status`. */
 export type StatusAnswer = {
   /** The daemon's version; `null` if it cannot be reached. */

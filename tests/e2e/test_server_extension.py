@@ -213,14 +213,14 @@ async def test_a_killed_kernel_offers_its_last_snapshot(lab, wire):
 async def test_snapshots_before_each_cell(lab, wire):
     kernel, page = await wire.open("before.ipynb")
     await page.run("n = 0")
-    lab.request("PUT", "/infinijup/policy", {"policy": {"before_cell": True}})
+    lab.request("PUT", "/infinijup/policy", {"policy": {"before_cell": True, "after_cell": False}})
     answers = [page.execute("n += 1; print(n)", cell=f"c{number}") for number in range(3)]
     for answer in answers:
         await asyncio.wait_for(answer.done.wait(), 60)
     commits = lab.get(f"/infinijup/history?kernel_id={kernel}")["commits"]
     assert [(commit["reason"], commit["cell"]["id"]) for commit in commits] == [("before-cell", f"c{number}") for number in (2, 1, 0)]
     await wire.do("restore", kernel_id=kernel, to=commits[1]["id"])
-    lab.request("PUT", "/infinijup/policy", {"policy": {}})
+    lab.request("PUT", "/infinijup/policy", {"policy": {"after_cell": False}})
     assert (await page.run("print(n)")).text == "1\n"
 
 
@@ -234,7 +234,7 @@ async def test_the_daemon_suspends_and_cells_wake_at_any_moment(lab, wire):
     kernel, page = await wire.open("asleep.ipynb")
     events = await wire.events()
     await page.run("n = 0")
-    lab.request("PUT", "/infinijup/policy", {"policy": {"suspend_after_idle_s": 1, "suspend_only_gpu": False}})
+    lab.request("PUT", "/infinijup/policy", {"policy": {"suspend_after_idle_s": 1, "suspend_only_gpu": False, "after_cell": False}})
     # The suspension has just begun, is in the middle, is over: a cell that comes then is run, once.
     for number, pause in enumerate((0.0, 0.05, 0.2, 0.5, 1.0, 3.0), start=1):
         seen = len(events)
@@ -242,7 +242,7 @@ async def test_the_daemon_suspends_and_cells_wake_at_any_moment(lab, wire):
         await asyncio.sleep(pause)
         answer = await page.run("n += 1; print(n)", 60)
         assert (answer.status, answer.text) == ("ok", f"{number}\n"), pause
-    lab.request("PUT", "/infinijup/policy", {"policy": {}})
+    lab.request("PUT", "/infinijup/policy", {"policy": {"after_cell": False}})
 
 
 def suspends(event, kernel):

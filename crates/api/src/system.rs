@@ -94,4 +94,10 @@ pub struct Doctor {
 pub struct StoreView {
     /// The directory.
     pub path: Text,
+    /// What it takes now; `null` if that cannot be told.
+    #[serde(default)]
+    pub used_bytes: Option<u64>,
+    /// What it may take: `store_budget` of the settings, or half of what it takes and what is free.
+    #[serde(default)]
+    pub allowed_bytes: Option<u64>,
 }

@@ -12,7 +12,7 @@ use api::{
     Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
     ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
     ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionState, SessionView,
-    SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest,
+    SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome, SuspendRequest,
     TagRequest, Variable, Version,
 };
 
@@ -98,8 +98,8 @@ pub trait Backend: Send + Sync + 'static {
         request: CopyOutRequest,
         progress: &dyn Progress,
     ) -> Outcome<CopyOutOutcome>;
-    /// Where the store is.
-    fn store(&self) -> Outcome<PathBuf>;
+    /// Where the store is, and how large.
+    fn store(&self) -> Outcome<StoreView>;
 
     /// Starts a session.
     fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView>;

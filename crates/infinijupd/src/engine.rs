@@ -11,7 +11,7 @@ use api::{
     CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState,
     ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
     ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionView, SignalRequest,
-    SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, SuspendOutcome, SuspendRequest, TagRequest,
+    SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome, SuspendRequest, TagRequest,
     Text, Variable, Version, exit,
 };
 use lifecycle::{
@@ -175,8 +175,9 @@ impl Backend for Engine {
         Ok(self.look(|store| store.diff(&store.resolve(a)?, &store.resolve(b)?))?)
     }
 
-    fn store(&self) -> Outcome<PathBuf> {
-        Ok(self.store_directory())
+    fn store(&self) -> Outcome<StoreView> {
+        let (used_bytes, allowed_bytes) = self.room().ok().unzip();
+        Ok(StoreView { path: self.store_directory().into(), used_bytes, allowed_bytes })
     }
 
     fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {

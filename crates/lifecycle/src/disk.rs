@@ -10,12 +10,7 @@ impl Engine {
     /// Refuses if the store has used its budget up.
     pub fn within_budget(&self) -> Result<()> {
         self.inner.reserve.fill();
-        let root = self.inner.place.store();
-        let look = || -> Result<(u64, u64)> {
-            let used = self.inner.used.bytes(&root);
-            Ok((used, allowed(self.inner.config.store_budget, used, disk_free(&self.inner.place.state)?)))
-        };
-        let (used, budget) = look()?;
+        let (used, budget) = self.room()?;
         if used < budget {
             return Ok(());
         }
@@ -24,8 +19,15 @@ impl Engine {
             store.gc(&Silent)?;
         }
         self.inner.used.forget();
-        let (used, budget) = look()?;
-        if used < budget { Ok(()) } else { Err(LifecycleError::OverBudget { store: root, used, budget }) }
+        let (used, budget) = self.room()?;
+        let store = self.inner.place.store();
+        if used < budget { Ok(()) } else { Err(LifecycleError::OverBudget { store, used, budget }) }
+    }
+
+    /// What the store takes, or did a moment ago, and what it may take.
+    pub fn room(&self) -> Result<(u64, u64)> {
+        let used = self.inner.used.bytes(&self.inner.place.store());
+        Ok((used, allowed(self.inner.config.store_budget, used, disk_free(&self.inner.place.state)?)))
     }
 
     /// Does something that a full disk must not prevent. If it fails for want of room, it is done once more with the reserve.

@@ -1027,11 +1027,20 @@ class StopRequest(TypedDict, total=False):
     grace_ms: int | None
 
 
-class StoreView(TypedDict):
-    """The answer of `GET /v1/store`."""
+class _StoreViewAlways(TypedDict):
+    """What is always there."""
 
     # The directory.
     path: Text
+
+
+class StoreView(_StoreViewAlways, total=False):
+    """The answer of `GET /v1/store`."""
+
+    # What it takes now; `null` if that cannot be told.
+    used_bytes: int | None
+    # What it may take: `store_budget` of the settings, or half of what it takes and what is free.
+    allowed_bytes: int | None
 
 
 class _SuspendOutcomeAlways(TypedDict):

@@ -60,11 +60,10 @@ pub(crate) async fn stop(State(app): State<App>) -> Json<Nothing> {
     Json(Nothing {})
 }
 
-/// Where the store is.
+/// Where the store is, and how large.
 #[utoipa::path(get, path = "/v1/store", tag = "system", responses((status = 200, body = StoreView)))]
 pub(crate) async fn store(State(app): State<App>) -> Outcome<Json<StoreView>> {
-    let path = ask(&app, |backend| backend.store()).await?;
-    Ok(Json(StoreView { path: path.into() }))
+    Ok(Json(ask(&app, |backend| backend.store()).await?))
 }
 
 /// What was counted, in the text form of OpenMetrics.

@@ -11,7 +11,7 @@ use api::{
     FileNote, FilePolicy, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, KeptFiles, Network,
     RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest,
     SessionFiles, SessionPatch, SessionPolicy, SessionState, SessionView, Signal, SignalRequest, Skipped,
-    SnapshotFiles, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StartRequest, StopRequest,
+    SnapshotFiles, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StartRequest, StopRequest, StoreView,
     SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version,
 };
 use lifecycle::{Asked, Did, Errand, LifecycleError, SessionId};
@@ -207,8 +207,8 @@ impl Backend for Double {
         Err(failure(404, &format!("there is neither {a} nor {b}")))
     }
 
-    fn store(&self) -> Outcome<PathBuf> {
-        Ok(PathBuf::from("/the/store"))
+    fn store(&self) -> Outcome<StoreView> {
+        Ok(StoreView { path: "/the/store".into(), used_bytes: Some(5), allowed_bytes: Some(9) })
     }
 
     fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {

@@ -139,6 +139,8 @@ class FakeDaemon:
                 return 200, {"version": "0.1.0", "api": 1, "criu": "4.2", "refusal": None}
             case "GET", "doctor":
                 return 200, {"works": True, "findings": []}
+            case "GET", "store":
+                return 200, {"path": "/store", "used_bytes": 1200, "allowed_bytes": 4600}
             case "GET", "sessions":
                 return 200, {"sessions": list(self.sessions.values())}
             case "GET", "jobs":

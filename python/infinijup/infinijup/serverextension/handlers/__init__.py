@@ -23,7 +23,7 @@ from infinijup.serverextension.handlers.kernels import (
     SnapshotHandler,
     SuspendHandler,
 )
-from infinijup.serverextension.handlers.server import DoctorHandler, PolicyHandler, StatusHandler
+from infinijup.serverextension.handlers.server import DoctorHandler, PolicyHandler, StatusHandler, StoreHandler
 
 _KERNEL = r"(?P<kernel_id>\w+-\w+-\w+-\w+-\w+)"
 
@@ -49,6 +49,7 @@ ROUTES = [
     (r"infinijup/offer", OfferHandler),
     (r"infinijup/doctor", DoctorHandler),
     (r"infinijup/status", StatusHandler),
+    (r"infinijup/store", StoreHandler),
     (r"infinijup/policy", PolicyHandler),
     (r"infinijup/events", EventsHandler),
 ]

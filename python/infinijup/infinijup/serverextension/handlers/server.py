@@ -32,6 +32,15 @@ class DoctorHandler(Handler):
         return await self.daemon.get("/v1/doctor")
 
 
+class StoreHandler(Handler):
+    """How much room all histories of this user take, and may take."""
+
+    @answers
+    async def get(self) -> Any:
+        store = await self.daemon.get("/v1/store")
+        return {name: store.get(name) for name in ("used_bytes", "allowed_bytes")}
+
+
 class PolicyHandler(Handler):
     """The user's settings."""
 
