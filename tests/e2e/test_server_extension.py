@@ -209,6 +209,10 @@ async def test_a_killed_kernel_offers_its_last_snapshot(lab, wire):
     assert lab.get("/infinijup/offer?path=crash.ipynb") is None
 
 
+def three(commits):
+    return commits if len(commits) == 3 else None
+
+
 @told
 async def test_snapshots_before_each_cell(lab, wire):
     kernel, page = await wire.open("before.ipynb")
@@ -217,7 +221,8 @@ async def test_snapshots_before_each_cell(lab, wire):
     answers = [page.execute("n += 1; print(n)", cell=f"c{number}") for number in range(3)]
     for answer in answers:
         await asyncio.wait_for(answer.done.wait(), 60)
-    commits = lab.get(f"/infinijup/history?kernel_id={kernel}")["commits"]
+    # A cell waits until its snapshot has been taken, and not until it is stored.
+    commits = await until("all are stored", lambda: three(lab.get(f"/infinijup/history?kernel_id={kernel}")["commits"]))
     assert [(commit["reason"], commit["cell"]["id"]) for commit in commits] == [("before-cell", f"c{number}") for number in (2, 1, 0)]
     await wire.do("restore", kernel_id=kernel, to=commits[1]["id"])
     lab.request("PUT", "/infinijup/policy", {"policy": {"after_cell": False}})
