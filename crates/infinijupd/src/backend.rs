@@ -12,8 +12,8 @@ use api::{
     Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
     ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
     ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionState, SessionView,
-    SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome, SuspendRequest,
-    TagRequest, Variable, Version,
+    SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome,
+    SuspendRequest, TagRequest, Variable, Version,
 };
 
 use lifecycle::{Asked, Did, Errand, SessionId};

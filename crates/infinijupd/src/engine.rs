@@ -11,8 +11,8 @@ use api::{
     CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState,
     ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
     ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionView, SignalRequest,
-    SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome, SuspendRequest, TagRequest,
-    Text, Variable, Version, exit,
+    SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome, SuspendRequest,
+    TagRequest, Text, Variable, Version, exit,
 };
 use lifecycle::{
     Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, RecordError, SessionId,

@@ -68,7 +68,7 @@ impl Engine {
         let runs = runs.filter(|_| *reason != CommitReason::AfterCell);
         let known = self.known(record, None);
         let spared = self.inner.schedule.spares(&record.id, self.now(), runs, known, within);
-        spared.map_or(Ok(()), |why| Err(LifecycleError::Skipped(skipped(record, why))))
+        spared.map_or(Ok(()), |why| Err(LifecycleError::Skipped(skipped(record.head.clone(), why))))
     }
 
     /// A snapshot is in the store, and the session goes on.

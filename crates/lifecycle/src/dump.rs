@@ -276,7 +276,7 @@ where
             return Err("the journal cannot be written".to_owned());
         }
         if *event == Event::PreDump && !self.engine.inner.locks.may_stand(&self.record.id) {
-            self.failure = Some(LifecycleError::Skipped(skipped(self.record, Spared::GivenUp)));
+            self.failure = Some(LifecycleError::Skipped(skipped(self.record.head.clone(), Spared::GivenUp)));
             return Err("somebody needs the session".to_owned());
         }
         if *event != Event::PostDump {

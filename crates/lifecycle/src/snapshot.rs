@@ -88,7 +88,7 @@ impl Engine {
         let doing = if reason.is_automatic() { Doing::Automatic } else { Doing::Snapshot };
         let (_held, mut record) = match self.hold(which, doing) {
             Err(LifecycleError::Busy { .. }) if request.within_ms.is_some() => {
-                return Err(LifecycleError::Skipped(skipped(&self.find(which)?, Spared::Busy)));
+                return Err(LifecycleError::Skipped(skipped(self.find(which)?.head, Spared::Busy)));
             }
             held => held?,
         };

@@ -8,7 +8,6 @@ use policy::plan::Spared;
 use policy::{Keep, SessionPolicy};
 use workspace::FilePolicy;
 
-use crate::record::Record;
 use crate::session::GpuWish;
 
 /// The most that a snapshot takes of a workspace, unless the caller says otherwise.
@@ -47,8 +46,8 @@ pub fn tell_file_policy(policy: FilePolicy) -> api::FilePolicy {
     }
 }
 
-/// Why a snapshot that nobody asked for was left out.
-pub fn skipped(record: &Record, spared: Spared) -> SnapshotSkipped {
+/// Why a snapshot that nobody asked for was left out, of a session whose newest is `head`.
+pub fn skipped(head: Option<String>, spared: Spared) -> SnapshotSkipped {
     let (why, expected) = match spared {
         Spared::NothingNew => (Skipped::NothingNew, None),
         Spared::TooLong(expected) => (Skipped::TooLong, Some(expected)),
@@ -56,7 +55,7 @@ pub fn skipped(record: &Record, spared: Spared) -> SnapshotSkipped {
         Spared::GivenUp => (Skipped::GivenUp, None),
     };
     let expected_us = expected.map(|expected| u64::try_from(expected.as_micros()).unwrap_or(u64::MAX));
-    SnapshotSkipped { why, head: record.head.clone(), expected_us }
+    SnapshotSkipped { why, head, expected_us }
 }
 
 /// What happens to a session by itself.

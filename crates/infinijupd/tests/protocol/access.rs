@@ -211,7 +211,10 @@ async fn large_bodies_wait_for_each_other_and_all_are_answered() {
 async fn the_store_and_the_daemon_say_where_they_are() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    assert_eq!(client.get("/v1/store").await.json(), json!({ "path": "/the/store", "used_bytes": 5, "allowed_bytes": 9 }));
+    assert_eq!(
+        client.get("/v1/store").await.json(),
+        json!({ "path": "/the/store", "used_bytes": 5, "allowed_bytes": 9 })
+    );
     daemon.double.add("mine");
     let view = client.get("/v1/daemon").await.json();
     assert_eq!((&view["pid"], &view["sessions_running"]), (&json!(std::process::id()), &json!(1)));
