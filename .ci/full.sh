@@ -9,6 +9,8 @@ export INFINIJUP_INTRUDER_SECONDS=60
 export INFINIJUP_FLOOD_SECONDS=10
 # Snapshots and rollbacks of a kernel with everything that a kernel can have (8).
 export INFINIJUP_STATE_ROUNDS=20
+# Swaps under clients that know nothing of them, by rollback and by sleep (12); as many through a kernel that the client started itself.
+export INFINIJUP_RAW_SWAPS=200
 # Operations of each of two users side by side (20).
 export INFINIJUP_SIDE_BY_SIDE=200
 # Rounds of a kernel with two GPUs, and MiB on each of them (8x64,2x256). Of all tests with a GPU these took longest: twenty rounds of 64 MiB

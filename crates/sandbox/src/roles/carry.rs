@@ -2,37 +2,19 @@
 //!
 //! A kernel has a handful of connections and they last, so a connection gets two plain threads, one for each direction.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::clients::{Channel, Clients, Visit};
+
 /// Connections at a time; more are turned away.
 const MOST: usize = 1024;
 /// A thread here only copies.
 const STACK: usize = 128 << 10;
-
-/// One end of a connection.
-pub(super) trait End: Send + Sync + Sized
-where
-    for<'a> &'a Self: Read + Write,
-{
-    fn shut(&self, how: Shutdown) -> io::Result<()>;
-}
-
-impl End for TcpStream {
-    fn shut(&self, how: Shutdown) -> io::Result<()> {
-        self.shutdown(how)
-    }
-}
-
-impl End for UnixStream {
-    fn shut(&self, how: Shutdown) -> io::Result<()> {
-        self.shutdown(how)
-    }
-}
 
 /// How many connections are open, of all that one process carries.
 #[derive(Clone, Default)]
@@ -40,16 +22,12 @@ pub(super) struct Open(Arc<AtomicUsize>);
 
 /// Takes connections for ever, and has each carried by a thread to what `connect` makes for it. `connect` also decides whether it
 /// is admitted: an error closes it, which is all that the client is told.
-pub(super) fn take<C, S>(
-    accept: impl Fn() -> io::Result<C>,
-    connect: impl Fn(&C) -> io::Result<S> + Clone + Send + 'static,
+pub(super) fn take(
+    accept: impl Fn() -> io::Result<TcpStream>,
+    connect: impl Fn(&TcpStream) -> io::Result<UnixStream> + Clone + Send + 'static,
     open: &Open,
-) where
-    C: End + 'static,
-    S: End,
-    for<'a> &'a C: Read + Write,
-    for<'a> &'a S: Read + Write,
-{
+    (clients, channel): (&Clients, Channel),
+) {
     loop {
         let Ok(client) = accept() else {
             // Out of descriptors, mostly. They come back as connections end.
@@ -60,10 +38,10 @@ pub(super) fn take<C, S>(
             open.0.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (connect, counter) = (connect.clone(), open.clone());
+        let (connect, counter, clients) = (connect.clone(), open.clone(), clients.clone());
         let started = std::thread::Builder::new().stack_size(STACK).spawn(move || {
             // A connection that cannot be made or breaks is closed.
-            let _ = connect(&client).and_then(|server| both_ways(&client, &server));
+            let _ = connect(&client).and_then(|server| both_ways(&client, &server, &clients.visit(channel)));
             counter.0.fetch_sub(1, Ordering::Relaxed);
         });
         if started.is_err() {
@@ -72,30 +50,23 @@ pub(super) fn take<C, S>(
     }
 }
 
-fn both_ways<C: End, S: End>(client: &C, server: &S) -> io::Result<()>
-where
-    for<'a> &'a C: Read + Write,
-    for<'a> &'a S: Read + Write,
-{
+/// The end of a stream is passed on; a broken one ends both directions.
+fn both_ways(client: &TcpStream, server: &UnixStream, visit: &Visit) -> io::Result<()> {
+    // Either may be closed already.
+    let end_both = || {
+        let _ = client.shutdown(Shutdown::Both);
+        let _ = server.shutdown(Shutdown::Both);
+    };
+    let there = || {
+        let carried = visit.there(&mut &*client, &mut &*server, |limit| client.set_read_timeout(limit));
+        let _ = server.shutdown(Shutdown::Write);
+        carried.unwrap_or_else(|_| end_both());
+    };
     std::thread::scope(|scope| {
-        std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || one_way(client, server))?;
-        one_way(server, client);
+        std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, there)?;
+        let carried = visit.back(&mut &*server, &mut &*client);
+        let _ = client.shutdown(Shutdown::Write);
+        carried.unwrap_or_else(|_| end_both());
         Ok(())
     })
-}
-
-/// Copies one way. The end of the stream is passed on; a broken one ends both directions.
-fn one_way<F: End, T: End>(from: &F, to: &T)
-where
-    for<'a> &'a F: Read + Write,
-    for<'a> &'a T: Read + Write,
-{
-    let (mut reader, mut writer) = (from, to);
-    let copied = io::copy(&mut reader, &mut writer);
-    // Either may be closed already.
-    let _ = to.shut(Shutdown::Write);
-    if copied.is_err() {
-        let _ = from.shut(Shutdown::Both);
-        let _ = to.shut(Shutdown::Both);
-    }
 }

@@ -1,7 +1,8 @@
 //! `forward` and `serve`: a box's gate, for clients that know nothing but TCP.
 //!
 //! A port on loopback is open to everybody on the machine. So of each connection the kernel is asked whose socket the other
-//! end is, and it is closed unless it is our own user's, or root's.
+//! end is, and it is closed unless it is our own user's, or root's. The ports are those of a kernel, in the order of a connection
+//! file: whoever asks it something waits until it can hear the answer ([`super::clients`]).
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use super::carry::{Open, take};
+use super::clients::{Channel, Clients};
 use super::whose::owner;
 use super::{Outcome, number, while_doing, with_causes};
 use crate::forward::{Forwarder, Report};
@@ -45,13 +47,14 @@ pub(super) fn serve(words: &[OsString]) -> Outcome {
     rustix::stdio::dup2_stdout(&null).map_err(while_doing("use /dev/null"))?;
 
     let (_, listeners) = started?;
-    let open = Open::default();
+    let (open, clients) = (Open::default(), Clients::default());
     std::thread::scope(|scope| {
-        for (listener, socket) in &listeners {
-            let (open, socket) = (open.clone(), socket.clone());
+        for (index, (listener, socket)) in listeners.iter().enumerate() {
+            let (open, clients, socket) = (open.clone(), clients.clone(), socket.clone());
             scope.spawn(move || {
                 let accept = || listener.accept().map(|(client, _)| client);
-                take(accept, move |client| admit(client, &socket), &open);
+                let admit = move |client: &TcpStream| admit(client, &socket);
+                take(accept, admit, &open, (&clients, Channel::at(index)));
             });
         }
     });

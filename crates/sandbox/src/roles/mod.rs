@@ -21,6 +21,7 @@
 //! order that can be read from top to bottom.
 
 mod carry;
+mod clients;
 mod forward;
 mod gate;
 mod holder;

@@ -1,0 +1,478 @@
+//! The connections of a kernel's clients, as far as one has to wait for another.
+//!
+//! A client asks on one connection, *shell*, and hears what comes of it on another, *iopub*, for which it has to subscribe: what a
+//! kernel publishes before that is lost. When the process behind the ports is exchanged, ZeroMQ makes the connections of a client
+//! anew, each by itself, 0.1 to 0.2 s after it broke. If shell comes first, the kernel runs what it is asked to and publishes output
+//! that the client never hears, and the client waits for the end of its cell for ever.
+//!
+//! So whoever asks, also on *control*, waits here until everybody can hear. Which connections belong together nobody can tell. But all
+//! subscriptions that broke with the old process must be there again, and at least as many as there are connections on shell, for
+//! a client has one of each. We begin with a session that wakes up, and do not know then who was there before: all who were come
+//! within the first moments, so everybody waits for these. A client that has no iopub goes on when the kernel has been there for a
+//! second, and is not counted any more; whoever has not come back by then will not be waited for again.
+//!
+//! And a client that is back may say nothing: ZeroMQ's own thread connects again, but a subscription is repeated by the thread that
+//! next looks at the socket, and that one may be waiting for the reply on shell. So it is said here in the client's place, for everything,
+//! as all clients do; what one does not want its own socket drops.
+//!
+//! What is held is what the client says, from the middle of its greeting on ([ZMTP 3.1](https://rfc.zeromq.org/spec/37/)). After
+//! that it has to hear the kernel's answer before it can send its first request, and by then the kernel has read the subscription,
+//! which was sent before the rest of the greeting.
+
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a client that asks is held once the kernel is there.
+const LIMIT: Duration = Duration::from_secs(1);
+/// What both sides may say unasked: the beginning of a greeting, which tells that ZMTP is spoken.
+const SIGNATURE: usize = 10;
+/// All of a greeting.
+const GREETING: usize = 64;
+/// The longest head of a frame: flags and eight bytes of length.
+const LONGEST_HEAD: usize = 9;
+/// In a frame's flags: its length has eight bytes instead of one.
+const LONG: u8 = 2;
+/// How long ZeroMQ takes at most to try again, and a little more.
+const FIRST_MOMENTS: Duration = Duration::from_millis(300);
+/// How long a client has to subscribe by itself when it could.
+const ITS_TURN: Duration = Duration::from_millis(20);
+/// A frame that subscribes to everything.
+const SUBSCRIPTION: [u8; 3] = [0, 1, 1];
+
+/// What a connection is for, by the place of its port in a connection file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Channel {
+    Shell,
+    Iopub,
+    Control,
+    Other,
+}
+
+impl Channel {
+    /// Ports come in the order shell, iopub, stdin, control, heartbeat.
+    pub(super) const fn at(index: usize) -> Self {
+        match index {
+            0 => Self::Shell,
+            1 => Self::Iopub,
+            3 => Self::Control,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// All connections of one kernel's clients.
+#[derive(Clone, Default)]
+pub(super) struct Clients(Arc<Shared>);
+
+struct Shared {
+    begun: Instant,
+    counts: Mutex<Counts>,
+    changed: Condvar,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { begun: Instant::now(), counts: Mutex::default(), changed: Condvar::new() }
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Connections on shell.
+    asking: usize,
+    /// Connections on iopub that have subscribed.
+    hearing: usize,
+    /// Those that broke with a kernel and are not there again.
+    missing: usize,
+}
+
+impl Clients {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody connects.
+    pub(super) fn visit(&self, channel: Channel) -> Visit {
+        if channel == Channel::Shell {
+            self.counts().asking += 1;
+        }
+        Visit {
+            clients: self.clone(),
+            channel,
+            is_counted: AtomicBool::new(channel == Channel::Shell),
+            has_left: AtomicBool::new(false),
+            answered: OnceLock::new(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+}
+
+/// One connection, from its beginning to its end.
+pub(super) struct Visit {
+    clients: Clients,
+    channel: Channel,
+    is_counted: AtomicBool,
+    /// The client has said its last word.
+    has_left: AtomicBool,
+    answered: OnceLock<Instant>,
+    /// The kernel has said its last word.
+    is_over: AtomicBool,
+}
+
+impl Visit {
+    /// Carries what the client says. `set_patience` limits how long a read of `from` may wait.
+    pub(super) fn there(
+        &self,
+        from: &mut impl Read,
+        to: &mut impl Write,
+        set_patience: impl Fn(Option<Duration>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let goes_on = match self.channel {
+            Channel::Shell | Channel::Control => self.ask(from, to),
+            Channel::Iopub => subscribe(from, to, set_patience).inspect(|subscribed| {
+                if *subscribed {
+                    self.hears();
+                }
+            }),
+            Channel::Other => Ok(true),
+        };
+        let carried = goes_on.and_then(|goes_on| if goes_on { io::copy(from, to) } else { Ok(0) });
+        self.has_left.store(true, Ordering::Relaxed);
+        carried.map(drop)
+    }
+
+    /// Carries what a client says before it is held, and holds it. `false` if it has ended before.
+    fn ask(&self, from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
+        let mut signature = [0; SIGNATURE];
+        let goes_on = !pass(from, to, &mut signature)?.is_empty();
+        if goes_on {
+            self.wait();
+        }
+        Ok(goes_on)
+    }
+
+    /// It has subscribed.
+    fn hears(&self) {
+        self.is_counted.store(true, Ordering::Relaxed);
+        let mut counts = self.clients.counts();
+        counts.hearing += 1;
+        counts.missing = counts.missing.saturating_sub(1);
+        self.clients.0.changed.notify_all();
+    }
+
+    /// Carries what the kernel says.
+    pub(super) fn back(&self, from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+        let mut first = [0; SIGNATURE];
+        let carried = pass(from, to, &mut first).and_then(|passed| {
+            if passed.is_empty() {
+                return Ok(());
+            }
+            // It is set here only.
+            let _first = self.answered.set(Instant::now());
+            self.tell();
+            io::copy(from, to).map(drop)
+        });
+        self.is_over.store(true, Ordering::Relaxed);
+        if self.channel == Channel::Iopub && !self.has_left.load(Ordering::Relaxed) {
+            let mut counts = self.clients.counts();
+            // Not one that never got as far as that.
+            if self.leave(&mut counts) {
+                counts.missing += 1;
+            }
+        }
+        self.tell();
+        carried
+    }
+
+    /// Waits until whoever asks can hear.
+    fn wait(&self) {
+        let mut counts = self.clients.counts();
+        while !self.is_over.load(Ordering::Relaxed) {
+            let early = FIRST_MOMENTS.saturating_sub(self.clients.0.begun.elapsed());
+            if early.is_zero() && counts.missing == 0 && counts.hearing >= counts.asking {
+                return;
+            }
+            // A kernel that is being restored may have taken the connection and not live yet.
+            let left = self.answered.get().map_or(LIMIT, |answered| LIMIT.saturating_sub(answered.elapsed()));
+            if left.is_zero() {
+                counts.missing = 0;
+                self.leave(&mut counts);
+                self.clients.0.changed.notify_all();
+                return;
+            }
+            let nap = if early.is_zero() { left } else { left.min(early) };
+            let waited = self.clients.0.changed.wait_timeout(counts, nap);
+            counts = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Is counted no more. Says whether it was.
+    fn leave(&self, counts: &mut Counts) -> bool {
+        let was_counted = self.is_counted.swap(false, Ordering::Relaxed);
+        if was_counted {
+            let count = match self.channel {
+                Channel::Iopub => &mut counts.hearing,
+                _ => &mut counts.asking,
+            };
+            *count = count.saturating_sub(1);
+        }
+        was_counted
+    }
+
+    /// Has everybody look again. With the lock, or one that is about to wait would miss it.
+    fn tell(&self) {
+        let _counts = self.clients.counts();
+        self.clients.0.changed.notify_all();
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.leave(&mut self.clients.counts());
+        self.tell();
+    }
+}
+
+/// Passes on what one read gives; nothing at the end of the stream.
+fn pass<'a>(from: &mut impl Read, to: &mut impl Write, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let length = loop {
+        match from.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => break other?,
+        }
+    };
+    let passed = buffer.get(..length).unwrap_or_default();
+    to.write_all(passed)?;
+    Ok(passed)
+}
+
+/// Carries what a client says on iopub until a subscription has gone by. `false` if the client has ended before.
+fn subscribe(
+    from: &mut impl Read,
+    to: &mut impl Write,
+    set_patience: impl Fn(Option<Duration>) -> io::Result<()>,
+) -> io::Result<bool> {
+    let (mut opening, mut buffer) = (Opening::default(), [0; 4096]);
+    while !opening.is_followed() {
+        set_patience(opening.is_whole().then_some(ITS_TURN))?;
+        match pass(from, to, &mut buffer) {
+            Ok([]) => return Ok(false),
+            Ok(passed) => opening.take(passed),
+            Err(error) if is_impatience(&error) => {
+                to.write_all(&SUBSCRIPTION)?;
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    set_patience(None)?;
+    Ok(true)
+}
+
+fn is_impatience(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// How a client opens a connection: a greeting and a frame `READY`. What follows on iopub is its subscription.
+#[derive(Default)]
+struct Opening {
+    start: Vec<u8>,
+    length: usize,
+}
+
+impl Opening {
+    fn take(&mut self, bytes: &[u8]) {
+        let room = (GREETING + LONGEST_HEAD).saturating_sub(self.start.len());
+        self.start.extend(bytes.iter().take(room));
+        self.length = self.length.saturating_add(bytes.len());
+    }
+
+    /// Whether something came after it.
+    fn is_followed(&self) -> bool {
+        self.end().is_some_and(|end| self.length > end)
+    }
+
+    /// Whether all of it is there, of a client that says what follows in plain words.
+    fn is_whole(&self) -> bool {
+        let greeting = |range: std::ops::Range<usize>| self.start.get(range).unwrap_or_default();
+        let is_plain = greeting(0..1) == [0xff]
+            && greeting(9..10) == [0x7f]
+            && greeting(10..11).first().is_some_and(|major| *major >= 3)
+            && greeting(12..17) == *b"NULL\0";
+        is_plain && self.end().is_some_and(|end| self.length >= end)
+    }
+
+    fn end(&self) -> Option<usize> {
+        let (flags, rest) = self.start.get(GREETING..)?.split_first()?;
+        let (head, length) = if flags & LONG == 0 {
+            (2, usize::from(*rest.first()?))
+        } else {
+            let length = u64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
+            (LONGEST_HEAD, usize::try_from(length).ok()?)
+        };
+        length.checked_add(GREETING + head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use super::*;
+
+    fn opening() -> Vec<u8> {
+        let mut bytes = vec![0; GREETING];
+        bytes[0] = 0xff;
+        bytes[9..11].copy_from_slice(&[0x7f, 3]);
+        bytes[12..16].copy_from_slice(b"NULL");
+        bytes.extend([4, 6]);
+        bytes.extend(b"\x05READY");
+        bytes
+    }
+
+    /// A connection that is being carried.
+    struct Carried {
+        client: UnixStream,
+        kernel: UnixStream,
+        visit: Arc<Visit>,
+    }
+
+    impl Carried {
+        /// A client's on one channel, who has said this much.
+        fn new(clients: &Clients, channel: Channel, words: &[u8]) -> Self {
+            let visit = Arc::new(clients.visit(channel));
+            let (mut client, from) = UnixStream::pair().expect("a pair");
+            let (to, kernel) = UnixStream::pair().expect("a pair");
+            let own = Arc::clone(&visit);
+            thread::spawn(move || own.there(&mut &from, &mut &to, |limit| from.set_read_timeout(limit)));
+            client.write_all(words).expect("it is taken");
+            Self { client, kernel, visit }
+        }
+
+        fn heard(&mut self, length: usize) -> Vec<u8> {
+            let mut heard = vec![0; length];
+            self.kernel.read_exact(&mut heard).expect("as much as that");
+            heard
+        }
+
+        fn is_silent(&mut self, time: Duration) -> bool {
+            self.kernel.set_read_timeout(Some(time)).expect("a limit");
+            let silent = self.kernel.read(&mut [0]).is_err();
+            self.kernel.set_read_timeout(None).expect("no limit");
+            silent
+        }
+    }
+
+    #[test]
+    fn a_client_asks_when_it_can_hear() {
+        let clients = Clients::default();
+        let mut shell = Carried::new(&clients, Channel::Shell, &[7; 30]);
+        let mut control = Carried::new(&clients, Channel::Control, &[8; 30]);
+        assert_eq!(shell.heard(SIGNATURE), [7; SIGNATURE]);
+        assert_eq!(control.heard(SIGNATURE), [8; SIGNATURE]);
+        let mut iopub = Carried::new(&clients, Channel::Iopub, &opening()[..70]);
+        iopub.heard(70);
+        // The kernel does not live yet, so no time is running; and nobody has subscribed.
+        assert!(shell.is_silent(LIMIT * 3 / 2));
+        iopub.client.write_all(&[&opening()[70..], &SUBSCRIPTION].concat()).expect("it is taken");
+        assert_eq!(iopub.heard(5), [&opening()[70..], &SUBSCRIPTION].concat());
+        assert_eq!(shell.heard(20), [7; 20]);
+        assert_eq!(control.heard(20), [8; 20]);
+        assert!(iopub.is_silent(ITS_TURN * 3), "it has subscribed itself");
+    }
+
+    #[test]
+    fn after_an_exchange_everybody_is_waited_for_but_whoever_has_left() {
+        let clients = Clients::default();
+        let hearing: Vec<Carried> =
+            (0..3).map(|_| Carried::new(&clients, Channel::Iopub, &opening())).collect();
+        let mut shell = Carried::new(&clients, Channel::Shell, &[7; 30]);
+        assert_eq!(shell.heard(30), [7; 30]);
+        let [first, second, third] = <[Carried; 3]>::try_from(hearing).ok().expect("three");
+        third.client.shutdown(std::net::Shutdown::Both).expect("it leaves");
+        while !third.visit.has_left.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        for one in [&first, &second, &third, &shell] {
+            one.visit.back(&mut io::empty(), &mut io::sink()).expect("its end");
+        }
+        drop((first, second, third, shell));
+        let mut shell = Carried::new(&clients, Channel::Shell, &[8; 30]);
+        let _one = Carried::new(&clients, Channel::Iopub, &opening());
+        shell.heard(SIGNATURE);
+        assert!(shell.is_silent(ITS_TURN * 10), "the other one is not back");
+        let _two = Carried::new(&clients, Channel::Iopub, &opening());
+        assert_eq!(shell.heard(20), [8; 20]);
+    }
+
+    #[test]
+    fn a_client_that_says_nothing_is_subscribed() {
+        let clients = Clients::default();
+        let mut shell = Carried::new(&clients, Channel::Shell, &[7; 30]);
+        let mut iopub = Carried::new(&clients, Channel::Iopub, &opening());
+        assert_eq!(iopub.heard(75), [&opening()[..], &SUBSCRIPTION].concat());
+        assert_eq!(shell.heard(30), [7; 30]);
+        iopub.client.write_all(&[5; 4]).expect("it is taken");
+        assert_eq!(iopub.heard(4), [5; 4]);
+    }
+
+    #[test]
+    fn nothing_is_said_for_a_client_that_is_not_understood() {
+        let mut other = opening();
+        other[12..17].copy_from_slice(b"CURVE");
+        let mut iopub = Carried::new(&Clients::default(), Channel::Iopub, &other);
+        iopub.heard(other.len());
+        assert!(iopub.is_silent(ITS_TURN * 5));
+    }
+
+    #[test]
+    fn whoever_never_hears_is_held_for_a_second_and_holds_nobody_else() {
+        let clients = Clients::default();
+        let mut alone = Carried::new(&clients, Channel::Shell, &[7; 30]);
+        alone.heard(SIGNATURE);
+        let begun = Instant::now();
+        let (mut kernel, mut said) = UnixStream::pair().expect("a pair");
+        let visit = Arc::clone(&alone.visit);
+        thread::spawn(move || visit.back(&mut kernel, &mut io::sink()));
+        said.write_all(b"x").expect("it is heard");
+        assert_eq!(alone.heard(20), [7; 20]);
+        assert!(begun.elapsed() >= LIMIT, "{:?}", begun.elapsed());
+        let _iopub = Carried::new(&clients, Channel::Iopub, &opening());
+        let mut other = Carried::new(&clients, Channel::Shell, &[9; 30]);
+        assert_eq!(other.heard(30), [9; 30]);
+    }
+
+    #[test]
+    fn a_kernel_that_is_gone_holds_nobody() {
+        let mut shell = Carried::new(&Clients::default(), Channel::Shell, &[7; 30]);
+        shell.heard(SIGNATURE);
+        shell.visit.back(&mut io::empty(), &mut io::sink()).expect("its end");
+        assert_eq!(shell.heard(20), [7; 20]);
+    }
+
+    #[test]
+    fn an_opening_is_known_wherever_it_is_cut() {
+        let mut long = opening()[..GREETING].to_vec();
+        long.extend([6, 0, 0, 0, 0, 0, 0, 1, 0]);
+        long.extend([1; 256]);
+        for whole in [opening(), long] {
+            for cut in 0..whole.len() {
+                let (first, second) = whole.split_at(cut);
+                let mut seen = Opening::default();
+                seen.take(first);
+                assert!(!seen.is_whole(), "{cut}");
+                seen.take(second);
+                assert!(seen.is_whole() && !seen.is_followed(), "{cut}");
+                seen.take(&[0]);
+                assert!(seen.is_followed(), "{cut}");
+            }
+        }
+        let mut endless = Opening::default();
+        endless.take(&[&opening()[..GREETING], &[0xff; 9]].concat());
+        endless.take(&[0; 999]);
+        assert!(!endless.is_whole() && !endless.is_followed());
+    }
+}
