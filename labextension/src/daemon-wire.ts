@@ -931,6 +931,11 @@ export type Start =
   interrupt_mode?: InterruptMode | null;
   /** The language of its cells, if `argv` is given. */
   language?: string | null;
+  /**
+   * A connection file of the user's on loopback: the session takes over its ports and its key. A
+   * restart keeps those that it has.
+   */
+  connection_file?: Text | null;
   type: 'kernel';
 };
 

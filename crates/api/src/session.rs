@@ -31,7 +31,25 @@ pub enum Start {
         /// The language of its cells, if `argv` is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         language: Option<String>,
+        /// A connection file of the user's on loopback: the session takes over its ports and its key. A restart keeps those that it has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        connection_file: Option<Text>,
     },
+}
+
+impl Start {
+    /// A kernel by the name of its kernelspec.
+    pub const fn kernel(spec: Option<String>) -> Self {
+        Self::Kernel { spec, argv: None, interrupt_mode: None, language: None, connection_file: None }
+    }
+
+    /// The connection file that somebody has written already.
+    pub fn connection_file(&self) -> Option<&Text> {
+        match self {
+            Self::Kernel { connection_file, .. } => connection_file.as_ref(),
+            Self::Command { .. } => None,
+        }
+    }
 }
 
 /// How a kernel is interrupted.

@@ -72,6 +72,26 @@ fn a_wrapped_kernelspec_runs_the_same_command() {
 }
 
 #[test]
+fn a_standalone_one_runs_this_program_in_its_place() {
+    let sandbox = user();
+    ok(&sandbox, &["kernelspec", "install", "--standalone", "--kernel", "ir"]);
+    let spec = file(&sandbox, "home/.local/share/jupyter/kernels/infinijup-ir/kernel.json");
+    let words: Vec<&str> =
+        spec["argv"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    assert!(words[0].ends_with("/infinijup"), "{words:?}");
+    let helper = sandbox.path("all/share/jupyter/kernels/ir/run");
+    let rest = ["kernel", "run", "-f", "{connection_file}", "--spec", "ir", "--language", "R", "--"];
+    assert_eq!(words[1..10], rest);
+    assert_eq!(words[10..], [helper.to_str().unwrap(), "{connection_file}"]);
+    assert_eq!(spec["interrupt_mode"], "message");
+    assert_eq!(spec["metadata"]["kernel_provisioner"]["provisioner_name"], "local-provisioner");
+    // It is ours, and made into the other sort by the same command.
+    ok(&sandbox, &["kernelspec", "install", "--kernel", "ir"]);
+    let spec = file(&sandbox, "home/.local/share/jupyter/kernels/infinijup-ir/kernel.json");
+    assert_eq!(spec["argv"][0], helper.to_str().unwrap());
+}
+
+#[test]
 fn all_that_can_be_wrapped_are_and_not_twice() {
     let sandbox = user();
     let all = sandbox.path("all");

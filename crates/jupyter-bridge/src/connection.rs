@@ -173,10 +173,25 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// One on loopback, with a new key.
-    pub fn new(inside: Ports, outside: Ports, kernel_name: &str) -> Result<Self> {
+    /// One on loopback, with a new key. Without ports of its own inside, the kernel has the same there as outside.
+    pub fn new(inside: Option<Ports>, outside: Ports, kernel_name: &str) -> Result<Self> {
         let outside = ConnectionFile::new(Ipv4Addr::LOCALHOST.into(), outside, kernel_name)?;
-        Ok(Self { inside: ConnectionFile { ports: inside, ..outside.clone() }, outside })
+        Ok(Self::leading_to(inside, outside))
+    }
+
+    /// The same with the key and the ports of a file that somebody has written for clients.
+    pub fn given(inside: Option<Ports>, path: &Path, kernel_name: &str) -> Result<Self> {
+        let file = ConnectionFile::read(path)?;
+        if file.ip != Ipv4Addr::LOCALHOST {
+            let detail = format!("sessions are reached at 127.0.0.1, not at {}", file.ip);
+            return Err(JupyterError::Connection { path: path.to_path_buf(), detail });
+        }
+        Ok(Self::leading_to(inside, ConnectionFile { kernel_name: kernel_name.to_owned(), ..file }))
+    }
+
+    fn leading_to(inside: Option<Ports>, outside: ConnectionFile) -> Self {
+        let inside = inside.unwrap_or(outside.ports);
+        Self { inside: ConnectionFile { ports: inside, ..outside.clone() }, outside }
     }
 
     /// Each port outside, with the one inside.
@@ -224,10 +239,26 @@ mod tests {
     #[test]
     fn both_files_of_a_connection_have_one_key() {
         let (inside, outside) = (Ports::from_array([1, 2, 3, 4, 5]), Ports::from_array([6, 7, 8, 9, 10]));
-        let connection = Connection::new(inside, outside, "python3").unwrap();
+        let connection = Connection::new(Some(inside), outside, "python3").unwrap();
+        assert_eq!(Connection::new(None, outside, "x").unwrap().ports()[0], (6, 6));
         assert_eq!(connection.ports(), [(6, 1), (7, 2), (8, 3), (9, 4), (10, 5)]);
         assert_eq!(connection.inside, ConnectionFile { ports: inside, ..connection.outside.clone() });
         assert!(!connection.inside.key.is_empty());
+    }
+
+    #[test]
+    fn a_file_of_somebody_elses_is_taken_over_if_it_is_on_loopback() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("connection.json");
+        one().write(&path).unwrap();
+        let given = Connection::given(None, &path, "ir").unwrap();
+        assert_eq!(
+            given.outside,
+            ConnectionFile { kernel_name: "ir".to_owned(), ..ConnectionFile::read(&path).unwrap() }
+        );
+        ConnectionFile { ip: IpAddr::from([0, 0, 0, 0]), ..one() }.write(&path).unwrap();
+        let refused = Connection::given(None, &path, "ir").map(drop).unwrap_err();
+        assert!(refused.to_string().contains("0.0.0.0"), "{refused}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use api::{EnvVar, InterruptMode, Network, Start};
+use api::{EnvVar, InterruptMode, Network, Start, Text};
 use jupyter_bridge::{Connection, KernelCommand, Ports, Search, kernel_command, own_command};
 use sandbox::{BOX_DIR, DeviceNode, User};
 use session_record::place::CONNECTION;
@@ -31,14 +31,13 @@ pub(crate) struct PreparedKernel {
     pub(crate) connection: Connection,
 }
 
-/// A new way to reach a kernel, with a new key and new ports.
-pub(crate) fn new_connection(network: Network, kernel_name: &str) -> Result<Connection> {
-    let outside = new_ports()?;
-    let inside = match network {
-        Network::Private => Ports::from_array(PRIVATE_PORTS),
-        Network::Host => outside,
-    };
-    Ok(Connection::new(inside, outside, kernel_name)?)
+/// A new way to reach a kernel: with a new key and new ports, or with those of a `given` file.
+pub(crate) fn new_connection(network: Network, given: Option<&Text>, name: &str) -> Result<Connection> {
+    let inside = (network == Network::Private).then_some(Ports::from_array(PRIVATE_PORTS));
+    Ok(match given {
+        Some(file) => Connection::given(inside, file.as_path(), name)?,
+        None => Connection::new(inside, new_ports()?, name)?,
+    })
 }
 
 /// Works out how to run `start` for a user with the variables `env`. A kernel is reached by what `connection` makes for its
@@ -59,7 +58,7 @@ pub(crate) fn prepare(
             return Ok(Prepared { command, env, kernel: None, devices: Vec::new() });
         }
         // A kernel whose kernelspec was read by somebody else.
-        Start::Kernel { spec, argv: Some(argv), interrupt_mode, language } => {
+        Start::Kernel { spec, argv: Some(argv), interrupt_mode, language, .. } => {
             let spec = spec.clone().unwrap_or_else(|| "kernel".to_owned());
             let command = own_command(&words::argv(argv), &file, &env);
             (spec, language.clone().unwrap_or_default(), interrupt_mode.unwrap_or_default(), command)

@@ -123,7 +123,7 @@ impl Engine {
     /// How the kernel was reached until now; anew if its files are gone.
     fn kept_connection(&self, record: &Record, spec: &str) -> Result<Connection> {
         let (Some(kernel), Ok(file)) = (&record.kernel, self.connection_inside(record)) else {
-            return new_connection(record.network, spec);
+            return new_connection(record.network, None, spec);
         };
         let file = ConnectionFile { kernel_name: spec.to_owned(), ..file };
         // The file in the box is the user's to change; which ports lead where is not.

@@ -76,7 +76,7 @@ impl Engine {
         let policy = session_policy(request.policy.unwrap_or_default());
         let notes = Notes::new(request.labels, request.notebook.map(Into::into), policy)?;
         let gpu_wish = gpu_wish(request.gpus);
-        let new = |spec: &str| new_connection(request.network, spec);
+        let new = |spec: &str| new_connection(request.network, request.start.connection_file(), spec);
         let prepared = steps.run("prepare", || prepare(&user, &request.start, &request.env, new))?;
         let cwd = PathBuf::from(request.cwd);
         let workspace = request.workspace.map_or_else(|| cwd.clone(), Into::into);

@@ -1379,6 +1379,8 @@ class StartKernel(_StartKernelAlways, total=False):
     interrupt_mode: InterruptMode | None
     # The language of its cells, if `argv` is given.
     language: str | None
+    # A connection file of the user's on loopback: the session takes over its ports and its key. A restart keeps those that it has.
+    connection_file: Text | None
 
 
 # What a session runs.

@@ -48,8 +48,13 @@ class Manager:
         kernel = self.kernels.get_kernel(kernel_id)
         provisioner = kernel.provisioner
         known = {"alive": await kernel.is_alive(), "ports": kernel.ports, "restarts": self.restarts}
-        known |= {name: getattr(provisioner, name) for name in ("session_id", "why_not", "state")}
+        known |= {name: getattr(provisioner, name, None) for name in ("session_id", "why_not", "state")}
         return known
+
+    async def process(self, kernel_id):
+        """The process that a local provisioner takes for the kernel: its number, and how it has ended."""
+        process = self.kernels.get_kernel(kernel_id).provisioner.process
+        return {"pid": process.pid if process else None, "code": process.poll() if process else None}
 
     async def client(self, kernel_id):
         if kernel_id not in self.clients:

@@ -23,10 +23,14 @@ pub(crate) enum KernelspecCommand {
 
 The new one runs the same command; Jupyter starts it through the provisioner of the Python package `infinijup`, which must be \
 installed where the Jupyter server runs. The old one stays as it is. Where the package's server extension is enabled this is not \
-needed: it starts every kernel so.",
+needed: it starts every kernel so.
+
+Programs that know no provisioners (VS Code and others) run a kernelspec's command themselves. With `--standalone` that is this \
+program, which starts the session and stands in for the kernel.",
     after_help = "Example:
   infinijup kernelspec install
   infinijup kernelspec install --kernel python3 --kernel bash
+  infinijup kernelspec install --standalone
   infinijup kernelspec install --all --prefix \"$VIRTUAL_ENV\"
   infinijup kernelspec install --kernel ir --name r-history --display-name 'R with history'"
 )]
@@ -37,6 +41,9 @@ pub(crate) struct KernelspecInstallArgs {
     /// Every kernelspec that there is
     #[arg(long, conflicts_with_all = ["kernel", "name", "display_name"])]
     pub(crate) all: bool,
+    /// For programs that start kernels themselves, such as VS Code: the command in it starts the session, no Python package is needed
+    #[arg(long)]
+    pub(crate) standalone: bool,
     /// For you alone, in your own Jupyter directory; this is also what happens without it
     #[arg(long, conflicts_with = "prefix")]
     pub(crate) user: bool,

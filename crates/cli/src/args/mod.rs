@@ -32,7 +32,8 @@ pub(crate) use session::{
     StopArgs, SuspendArgs,
 };
 pub(crate) use start::{
-    FileOptions, FilesChoice, KernelCommand, KernelStartArgs, NetworkChoice, RunArgs, StartOptions,
+    FileOptions, FilesChoice, KernelCommand, KernelRunArgs, KernelStartArgs, NetworkChoice, RunArgs,
+    StartOptions,
 };
 pub(crate) use store::{InitArgs, RotateKeysArgs, StoreCommand, VerifyArgs};
 pub(crate) use transfer::{ExportArgs, ImportArgs};

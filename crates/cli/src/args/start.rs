@@ -37,6 +37,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum KernelCommand {
     Start(Box<KernelStartArgs>),
+    Run(KernelRunArgs),
     /// List the kernelspecs that can be started
     #[command(after_help = "Example:
   infinijup kernel list")]
@@ -60,6 +61,41 @@ pub(crate) struct KernelStartArgs {
     pub(crate) spec: Option<String>,
     #[command(flatten)]
     pub(crate) options: StartOptions,
+}
+
+/// Stand in for a kernel that another program starts: what `kernelspec install --standalone` makes.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Stand in for a kernel that another program starts.
+
+Kernelspecs that were installed with `kernelspec install --standalone` run this. It starts a session that is reached by the given \
+connection file, passes interrupts on, ends the session's processes when it is told to end or is killed, and exits with the kernel's \
+status. The session stays, with its history; the same connection file again goes on in it.",
+    after_help = "Example:
+  infinijup kernel run -f kernel-1.json --spec python3 -- python3 -m ipykernel_launcher -f kernel-1.json"
+)]
+pub(crate) struct KernelRunArgs {
+    /// The connection file, written by whoever starts the kernel
+    #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "guard")]
+    pub(crate) connection_file: Option<PathBuf>,
+    /// What the kernelspec is called
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) spec: Option<String>,
+    /// The language of its cells
+    #[arg(long, value_name = "LANGUAGE", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) language: Option<String>,
+    /// The kernel's command; the connection file in it becomes the session's own
+    #[arg(last = true, required_unless_present = "guard", value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+    /// Wait for the end of stdin instead, and end this session
+    #[arg(long, value_name = "SESSION", hide = true)]
+    pub(crate) guard: Option<String>,
+    /// With `--guard`: only if nobody else has taken it over
+    #[arg(long, value_name = "LIFE", hide = true)]
+    pub(crate) life: Option<String>,
+    /// With `--guard`: leave another one behind that does it
+    #[arg(long, hide = true)]
+    pub(crate) leave: bool,
 }
 
 /// What both have in common.

@@ -4,14 +4,14 @@
 //! from, by which it is recognised. Whatever else the old one says goes along, also what we do not know. Only what has
 //! that note is ever replaced or removed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use api::Text;
-use jupyter_bridge::{Kernelspec, Search, data_directory};
+use jupyter_bridge::{Kernelspec, Search, data_directory, kernel_command};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -64,7 +64,7 @@ pub(super) fn install(context: &Context, args: &KernelspecInstallArgs) -> Result
         let name = args.name.clone().unwrap_or_else(|| format!("{PROVISIONER}-{}", spec.name));
         let display_name =
             args.display_name.clone().unwrap_or_else(|| format!("{} ({PROVISIONER})", spec.display_name));
-        made.push(wrap(spec, &kernels, &name, display_name)?);
+        made.push(wrap(spec, &kernels, &name, display_name, args.standalone)?);
     }
     let lines = lines(&made);
     context.printer.data(&Listed { message_type: "kernelspecs_installed", kernelspecs: &made }, &lines)?;
@@ -119,7 +119,13 @@ fn wraps(metadata: &Map<String, Value>) -> Option<&str> {
 }
 
 /// Makes one. It is there whole or not at all.
-fn wrap(spec: &Kernelspec, kernels: &Path, name: &str, display_name: String) -> Result<Wrapped> {
+fn wrap(
+    spec: &Kernelspec,
+    kernels: &Path,
+    name: &str,
+    display_name: String,
+    standalone: bool,
+) -> Result<Wrapped> {
     let place = kernels.join(name);
     check_place(&place, name)?;
     let old = spec.resource_dir.join(Kernelspec::FILE);
@@ -127,11 +133,13 @@ fn wrap(spec: &Kernelspec, kernels: &Path, name: &str, display_name: String) -> 
     let text = fs::read(&old).with_context(read)?;
     let mut file: Map<String, Value> = serde_json::from_slice(&text).with_context(read)?;
     let mut metadata = spec.metadata.clone();
-    metadata.insert(PROVISIONER_KEY.to_owned(), json!({ "provisioner_name": PROVISIONER, "config": {} }));
+    let provisioner = if standalone { "local-provisioner" } else { PROVISIONER };
+    metadata.insert(PROVISIONER_KEY.to_owned(), json!({ "provisioner_name": provisioner, "config": {} }));
     metadata.insert(NOTE.to_owned(), json!({ "wraps": spec.name }));
     file.insert("metadata".to_owned(), metadata.into());
     file.insert("display_name".to_owned(), display_name.clone().into());
-    file.insert("argv".to_owned(), arguments(spec).into());
+    let argv = if standalone { stand_in(spec)? } else { arguments(spec) };
+    file.insert("argv".to_owned(), argv.into());
 
     let new = kernels.join(format!(".{name}.new"));
     let failed = || format!("cannot write `{}`", place.display());
@@ -158,6 +166,22 @@ fn wrap(spec: &Kernelspec, kernels: &Path, name: &str, display_name: String) -> 
 fn arguments(spec: &Kernelspec) -> Vec<String> {
     let directory = spec.resource_dir.to_string_lossy();
     spec.argv.iter().map(|word| word.replace("{resource_dir}", &directory)).collect()
+}
+
+/// Our own command, which has the session run the old one. Where that names the connection file, the client puts its own.
+fn stand_in(spec: &Kernelspec) -> Result<Vec<String>> {
+    let program = std::env::current_exe().context("cannot find our own program")?;
+    let command = kernel_command(spec, Path::new("{connection_file}"), &[]);
+    let mut words: Vec<OsString> = vec![program.into_os_string()];
+    words.extend(["kernel", "run", "-f", "{connection_file}", "--spec"].map(OsString::from));
+    words.push(spec.name.as_str().into());
+    if !spec.language.is_empty() {
+        words.extend(["--language".into(), spec.language.as_str().into()]);
+    }
+    words.push("--".into());
+    words.extend(command.argv);
+    let text = |word: OsString| word.into_string().map_err(|word| anyhow!("`{}` is no text", word.display()));
+    words.into_iter().map(text).collect()
 }
 
 /// Refuses a name that is none, and a place that is somebody else's.

@@ -135,7 +135,7 @@ impl Server {
         };
         let request = StartRequest {
             name: asked.name,
-            start: Start::Kernel { spec: asked.kernel, argv: None, interrupt_mode: None, language: None },
+            start: Start::kernel(asked.kernel),
             cwd: cwd.into(),
             env: start::environment(),
             network: Network::Private,

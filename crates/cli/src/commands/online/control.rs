@@ -39,7 +39,7 @@ fn kernel(session: SessionView, spec: Option<String>) -> Result<Start> {
         let what = format!("{} is no kernel: say which command to run, after `--`", session.name);
         return Err(CliError::Usage { what }.into());
     };
-    Ok(Start::Kernel { spec: spec.or(kernel.kernel_name), argv: None, interrupt_mode: None, language: None })
+    Ok(Start::kernel(spec.or(kernel.kernel_name)))
 }
 
 #[derive(Serialize)]

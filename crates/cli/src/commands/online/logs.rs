@@ -56,7 +56,7 @@ pub(super) fn until_end(online: &Online<'_>, session: &SessionView, show_log: bo
 }
 
 /// The session as it is when its log has ended.
-async fn follow(online: &Online<'_>, path: &str, from: u64, show: bool) -> Result<SessionView> {
+pub(super) async fn follow(online: &Online<'_>, path: &str, from: u64, show: bool) -> Result<SessionView> {
     let mut at = from;
     let mut tries = 0;
     loop {

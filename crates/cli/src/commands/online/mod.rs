@@ -22,6 +22,7 @@ pub(super) mod show;
 mod sleep;
 mod snapshot;
 mod sse;
+mod stand_in;
 pub(super) mod start;
 mod steps;
 mod stop;
@@ -95,6 +96,7 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Run(args) => return start::run(&online, *args),
         OnlineCommand::Exec(args) => return exec::run(&online, args),
         OnlineCommand::Kernel(KernelCommand::Start(args)) => start::kernel(&online, *args),
+        OnlineCommand::Kernel(KernelCommand::Run(args)) => return stand_in::run(&online, args),
         OnlineCommand::Kernel(KernelCommand::List) => Ok(()),
         OnlineCommand::Ps(args) => ps::run(&online, &args),
         OnlineCommand::Snapshot(args) => snapshot::run(&online, args),

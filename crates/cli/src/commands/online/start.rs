@@ -42,11 +42,7 @@ pub(super) fn run(online: &Online<'_>, args: RunArgs) -> Result<u8> {
 }
 
 pub(super) fn kernel(online: &Online<'_>, args: KernelStartArgs) -> Result<()> {
-    let session = start(
-        online,
-        Start::Kernel { spec: args.spec, argv: None, interrupt_mode: None, language: None },
-        args.options,
-    )?;
+    let session = start(online, Start::kernel(args.spec), args.options)?;
     tell(online, &session)
 }
 
