@@ -8,10 +8,10 @@ import os
 import signal
 
 import pytest
-from test_raw_clients import SWAPS
 
 from harness.jupyter import Jupyter
 from harness.proc import until
+from test_raw_clients import SWAPS
 
 LABEL = "jupyter.connection_file"
 
