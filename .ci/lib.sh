@@ -268,7 +268,7 @@ THOUSAND_CYCLES=(test_leaks.py::test_a_small_kernel test_leaks.py::test_a_tiny_p
 
 # What `browser` runs of tests/sessions, and `sessions` leaves out.
 # shellcheck disable=SC2034
-KERNELS_OF_JUPYTER=(test_provisioner.py test_other_kernels.py test_magic.py)
+KERNELS_OF_JUPYTER=(test_provisioner.py test_other_kernels.py test_magic.py test_python_api.py)
 
 # Everything that live sessions need, and the programs.
 need_programs() { # WHAT-FOR

@@ -1,10 +1,13 @@
 """infinijup for Python: what runs inside kernels, and what runs in the Jupyter server.
 
-Inside a kernel, this package brings GPU work to rest before a snapshot and back to work afterwards (docs/quiesce.md), and gives IPython
-the magic `%infinijup` (docs/jupyter.md). Nothing that is imported here imports a GPU library, Jupyter or httpx: kernels may have none
-of them. The parts for the Jupyter server are `provisioner`, `daemon` and `serverextension`.
+Inside a kernel, this package takes snapshots and makes branches (docs/python.md), brings GPU work to rest before a snapshot and back to
+work afterwards (docs/quiesce.md), and gives IPython the magic `%infinijup` (docs/jupyter.md). Nothing that is imported here imports a GPU
+library, Jupyter or httpx: kernels may have none of them. The parts for the Jupyter server are `provisioner`, `daemon` and
+`serverextension`.
 """
 
+from infinijup.forking import BranchError, fork, gather
+from infinijup.moments import RolledBack, Snapshot, attempt, snapshot
 from infinijup.quiescing import (
     QuiesceError,
     ResumeError,
@@ -20,8 +23,14 @@ from infinijup.server import listen
 
 __version__ = "0.1.0"
 __all__ = [
+    "BranchError",
     "QuiesceError",
     "ResumeError",
+    "RolledBack",
+    "Snapshot",
+    "attempt",
+    "fork",
+    "gather",
     "listen",
     "on_quiesce",
     "on_resume",
@@ -29,6 +38,7 @@ __all__ = [
     "quiesced",
     "register",
     "resume",
+    "snapshot",
     "uninterrupted",
 ]
 

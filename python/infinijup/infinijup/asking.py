@@ -12,12 +12,15 @@ lasted too long: it counts short naps, because the time on disk does not count.
 """
 
 import os
+import sys
 import threading
 import uuid
 from typing import Any
 
 REQUEST, REPLY = "infinijup_request", "infinijup_reply"
 EVERYBODY = "*"
+# Seconds of running that an answer may take. The long one is for snapshots of much memory; an interrupt ends it earlier.
+SHORT, LONG = 10.0, 6 * 3600.0
 _NAP = 0.25
 # Nobody hears what is said on iopub before they have subscribed, so a request is said again. The daemon knows it by its id.
 _NAPS_BETWEEN = 12
@@ -52,6 +55,25 @@ class Restored(Exception):
         self.commit, self.session, self.note = commit, session, note
 
 
+def line_of(kernel: Any) -> "Line | None":
+    """The line of a kernel, which has one; `None` if it is not ipykernel's."""
+    if not hasattr(kernel, "control_handlers"):
+        return None
+    if getattr(kernel, "infinijup_line", None) is None:
+        kernel.infinijup_line = Line(kernel)
+    return kernel.infinijup_line
+
+
+def line() -> "Line":
+    """The line of the kernel that this code runs in."""
+    # Programs without IPython can import this package, too.
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    found = line_of(getattr(shell, "kernel", None))
+    if found is None:
+        raise Unheard("only kernels of ipykernel can ask for snapshots from within")
+    return found
+
+
 class Line:
     """The line to the daemon of one ipykernel."""
 
@@ -65,6 +87,7 @@ class Line:
 
     def close(self) -> None:
         """Hears nothing any more."""
+        self.kernel.infinijup_line = None
         self.kernel.control_handlers.pop(REPLY, None)
         self.kernel.control_handlers[PROBE] = self.answer_probe
 
@@ -112,6 +135,13 @@ class Line:
             error = answer.get("error") or {}
             raise AskError(error.get("message", "no reason was given"), error.get("code", ""), error.get("hint"))
         return answer.get("result")
+
+    def ask_long(self, do: str, /, **arguments: Any) -> Any:
+        """The same for what may take long and stop this process, or copy it. That somebody listens should be known by then."""
+        # What was printed before must be out: a kernel that is restored here would print it again.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return self.ask(do, LONG, **arguments)
 
     def _wait(self, content: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         naps, most = 0, max(1, round(seconds / _NAP))

@@ -4,7 +4,6 @@ What is said here is said to the daemon by way of the kernel's own channels, see
 """
 
 import re
-import sys
 import time
 from typing import Any
 
@@ -12,10 +11,8 @@ from IPython.core.completer import SimpleCompletion, context_matcher
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from infinijup import verbs
-from infinijup.asking import AskError, Line, Restored, Unheard
+from infinijup.asking import LONG, SHORT, AskError, Restored, Unheard, line_of
 
-# Seconds of running. The long one is for snapshots of much memory; an interrupt ends it earlier.
-_SHORT, _LONG = 10.0, 6 * 3600.0
 _FRESH = 5.0
 # The daemon's code for an expression that leads to no snapshot, and how far back labels are looked for.
 _NO_SNAPSHOT, _SEARCHED = "IJ-L061", 1000
@@ -67,8 +64,7 @@ class InfinijupMagics(Magics):
 
     def __init__(self, shell: Any):
         super().__init__(shell)
-        kernel = getattr(shell, "kernel", None)
-        self.line = Line(kernel) if hasattr(kernel, "control_handlers") else None
+        self.line = line_of(getattr(shell, "kernel", None))
         self.names: list[str] = []
         self.asked_at = float("-inf")
 
@@ -96,7 +92,7 @@ class InfinijupMagics(Magics):
             print(told(restored))
             return Answer(restored=restored.commit, note=restored.note)
 
-    def ask(self, do: str, seconds: float = _SHORT, /, **arguments: Any) -> Any:
+    def ask(self, do: str, seconds: float = SHORT, /, **arguments: Any) -> Any:
         """Asks the daemon."""
         if self.line is None:
             raise Unheard("only kernels of ipykernel can ask for snapshots from within")
@@ -105,10 +101,7 @@ class InfinijupMagics(Magics):
     def ask_long(self, do: str, /, **arguments: Any) -> Any:
         """The same for what may take long, once it is sure that somebody listens."""
         self.ask("status")
-        # What was printed before must be out: a kernel that is restored here would print it again.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        return self.ask(do, _LONG, **arguments)
+        return self.line.ask_long(do, **arguments)
 
     def ask_about(self, do: str, key: str, arguments: dict[str, Any]) -> Any:
         """The same for what names a snapshot as `key`. What the daemon does not know may be a label: of the newest that has it."""
@@ -121,7 +114,7 @@ class InfinijupMagics(Magics):
             found = next((commit["id"] for commit in commits if commit.get("label") == arguments[key]), None)
             if found is None:
                 raise
-            return self.ask(do, _LONG, **{**arguments, key: found})
+            return self.ask(do, LONG, **{**arguments, key: found})
 
     def do_status(self) -> Answer:
         view = self.ask("status")
@@ -204,7 +197,7 @@ class InfinijupMagics(Magics):
             return None
         note = f"{type(error).__name__}: {error}"[:1000]
         try:
-            self.ask("restore", _LONG, to=taken["commit"], force=force, files=True, note=note)
+            self.ask("restore", LONG, to=taken["commit"], force=force, files=True, note=note)
         except AskError as refused:
             raise NoResult(f"the cell raised, and was not rolled back: {refused.message}", refused.code, refused.hint) from None
         return None

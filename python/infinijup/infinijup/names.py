@@ -38,6 +38,22 @@ def session_like(wish: str, longest: int) -> str:
     return name if is_session(name) else ""
 
 
+def new_fork(unique: str) -> str:
+    """What the branches of one `infinijup.fork` are called; the daemon puts their numbers behind it."""
+    return f"fork-{unique[:8]}"
+
+
+def fork_number(session: str, fork: str) -> int | None:
+    """Which branch of a fork a session is. A single one has no number behind its name."""
+    found = re.fullmatch(re.escape(fork) + r"(?:-(\d+))?", session)
+    return int(found[1] or 1) if found else None
+
+
+def is_of_a_fork(session: str) -> bool:
+    """Whether a session is a branch that `infinijup.fork` has made."""
+    return re.fullmatch(r"fork-[0-9a-f]{8}(-\d+)?", session) is not None
+
+
 def _fits_session(one: str) -> bool:
     # What is a letter or a number for Python is one for the daemon, too.
     return one.isalnum() or one in "._-"

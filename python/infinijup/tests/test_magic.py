@@ -93,7 +93,7 @@ def test_what_nobody_heard_is_said_again_with_the_same_id(kernel):
 
 def test_silence_ends(kernel):
     kernel.answers["status"] = None
-    _, reply = kernel.run("magic._SHORT = 0.5\nmagic.InfinijupMagics.ask.__defaults__ = (0.5,)\n%infinijup snapshot")
+    _, reply = kernel.run("magic.InfinijupMagics.ask.__defaults__ = (0.5,)\n%infinijup snapshot")
     kernel.run("magic.InfinijupMagics.ask.__defaults__ = (20,)")
     assert "gave no answer within 0.5 s" in reply["evalue"]
     # Nobody listens, so what may take hours was not even asked for.

@@ -3,10 +3,10 @@
 //! The content is `{"id", "do", …}` with the arguments of the REST body of the same thing; the answer is `{"id", "ok", "result"}`
 //! or `{"id", "ok", "error"}`. What swaps or ends the kernel is answered only if it fails: otherwise nobody is there who asked.
 
-use api::{ErrorBody, SessionPatch, TagRequest};
+use api::{ErrorBody, SessionPatch, SessionState, StopRequest, TagRequest};
 use lifecycle::Asked;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::backend::{Outcome, ask};
@@ -18,6 +18,14 @@ use crate::server::App;
 
 /// The most snapshots that are listed.
 const LOG: usize = 1000;
+
+/// Branches of a kernel that are not needed any more.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Removal {
+    /// By id.
+    branches: Vec<String>,
+}
 
 /// Does what is asked; what the kernel is told, if anything.
 pub(super) async fn answer(app: &App, asked: &Asked) -> Option<Value> {
@@ -50,6 +58,13 @@ async fn run(app: &App, asked: &Asked) -> Outcome<Value> {
             return said(&ask(&app.backend, history).await?);
         }
         "tag" => return said(&tag(app, session, arguments.clone()).await?),
+        "remove" => {
+            let Removal { branches } = read(arguments)?;
+            for branch in branches {
+                remove(app, &session, branch).await?;
+            }
+            return Ok(Value::Null);
+        }
         "snapshot" => ToSession::Snapshot(read(arguments)?),
         "restore" => ToSession::Rollback(read(arguments)?),
         "branch" => ToSession::Branch(read(arguments)?),
@@ -61,6 +76,24 @@ async fn run(app: &App, asked: &Asked) -> Outcome<Value> {
     };
     let job = app.jobs.submit(Operation::ToSession(session, Box::new(what))).await?.wait().await?;
     said(&job.result)
+}
+
+/// Ends a branch of the session and removes it; one that is gone already needs nothing. A kernel has no say in other sessions.
+async fn remove(app: &App, session: &str, branch: String) -> Outcome<()> {
+    let all = ask(&app.backend, |engine| engine.sessions()).await?;
+    let Some(view) = all.into_iter().find(|view| view.id == branch) else { return Ok(()) };
+    if view.parent.is_none_or(|parent| parent.session != session) {
+        let what = format!("`{}` is no branch of this session", branch.escape_debug());
+        return Err(bad(what).into());
+    }
+    let mut steps = vec![ToSession::Remove { discard_files: false }];
+    if matches!(view.state, SessionState::Running | SessionState::Starting) {
+        steps.insert(0, ToSession::Stop(StopRequest { grace_ms: Some(0) }));
+    }
+    for step in steps {
+        app.jobs.submit(Operation::ToSession(branch.clone(), Box::new(step))).await?.wait().await?;
+    }
+    Ok(())
 }
 
 /// Tags a snapshot; the session's newest if none is named.

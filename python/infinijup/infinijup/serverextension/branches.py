@@ -7,6 +7,7 @@ from typing import Any
 
 from jupyter_core.utils import ensure_async
 
+from infinijup import names
 from infinijup.daemon import DaemonError, target, to_wire
 from infinijup.serverextension import refusal
 from infinijup.serverextension.folders import FOLDER
@@ -39,7 +40,9 @@ async def open_new(hub: Hub, keeper: Keeper, original: str) -> None:
     await hub.refresh_all()
     for view in list(hub.views.values()):
         parent = view.get("parent") or {}
-        if parent.get("session") == original and view["state"] == "running" and not (view.get("labels") or {}).get(KERNEL_ID):
+        # Those of `infinijup.fork` run one cell, and nobody looks at them.
+        is_new = view["state"] == "running" and not (view.get("labels") or {}).get(KERNEL_ID) and not names.is_of_a_fork(view["name"])
+        if parent.get("session") == original and is_new:
             opened = await _open(hub, keeper, hub.views[original], view, parent["commit"], None, [])
             hub.news.tell({"type": "branched", "kernel_id": hub.kernel_of(original), "branch": opened})
 
