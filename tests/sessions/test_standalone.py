@@ -4,11 +4,13 @@ The client is jupyter_client's own KernelManager with its local provisioner, as 
 (`harness/manager.py`). It knows nothing of us: it runs a command, connects to the ports that it chose, sends signals, and kills.
 """
 
+import contextlib
 import os
 import signal
 
 import pytest
 
+from harness import proc
 from harness.jupyter import Jupyter
 from harness.proc import until
 from test_raw_clients import SWAPS
@@ -108,11 +110,38 @@ def test_a_restart_goes_on_in_the_same_session(kernel, commands, daemon, now):
 
 
 def test_it_can_be_killed_with_everything_that_belongs_to_it(kernel, commands, daemon):
-    """As VS Code does, which kills a tree of processes."""
+    """As VS Code does, which kills a tree of processes, and jupyter_client, which kills a group."""
     own = session(commands, daemon)
     pid = stand_in(kernel)["pid"]
-    os.kill(pid, signal.SIGKILL)
+    group = os.getpgid(pid)
+    for process in proc.tree(pid):
+        os.kill(process, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
     until("the session has no processes", lambda: own.view()["pid"] is None, 20, 0.1)
+
+
+STARTS = """
+import os, signal, subprocess, sys, time
+from jupyter_client.connect import write_connection_file
+from jupyter_client.kernelspec import KernelSpecManager
+path, _ = write_connection_file("/tmp/" + sys.argv[1] + ".json")
+words = KernelSpecManager().get_kernel_spec("infinijup-python3").argv
+process = subprocess.Popen([word.replace("{connection_file}", path) for word in words], start_new_session=True)
+time.sleep(float(sys.argv[2]))
+os.killpg(process.pid, signal.SIGKILL)
+process.wait()
+os.unlink(path)
+"""
+
+
+@pytest.mark.parametrize("moment", ["0.05", "0.15", "0.3"])
+def test_it_can_be_killed_while_it_starts(user, commands, daemon, moment):
+    commands.run("kernelspec", "install", "--standalone")
+    user.python(STARTS, f"starts-{os.urandom(4).hex()}", moment, environment={"INFINIJUP_SOCKET": str(daemon.socket)})
+    jobs = lambda: daemon.get("/v1/jobs")[1]["jobs"]
+    until("nothing is under way", lambda: all(job["state"] != "running" for job in jobs()), 20, 0.1)
+    until("no session has processes", lambda: all(view["pid"] is None for view in sessions(daemon)), 20, 0.1)
 
 
 def test_it_is_there_while_the_kernel_sleeps(kernel, commands, daemon):

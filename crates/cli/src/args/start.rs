@@ -87,12 +87,9 @@ pub(crate) struct KernelRunArgs {
     /// The kernel's command; the connection file in it becomes the session's own
     #[arg(last = true, required_unless_present = "guard", value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
-    /// Wait for the end of stdin instead, and end this session
-    #[arg(long, value_name = "SESSION", hide = true)]
-    pub(crate) guard: Option<String>,
-    /// With `--guard`: only if nobody else has taken it over
+    /// Wait for the end of stdin instead, and end the session that this one has begun
     #[arg(long, value_name = "LIFE", hide = true)]
-    pub(crate) life: Option<String>,
+    pub(crate) guard: Option<String>,
     /// With `--guard`: leave another one behind that does it
     #[arg(long, hide = true)]
     pub(crate) leave: bool,

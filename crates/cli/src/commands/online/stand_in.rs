@@ -13,6 +13,7 @@
 //! [`FILE`] says whose file it was, and [`LIFE`] whose session it is now, so that the guard of the one before leaves it alone.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
@@ -45,26 +46,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN: Duration = Duration::from_millis(100);
 /// How often it looks whether whoever started it is still there.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often a guard looks for the session that it is to end.
+const LAST_LOOKS: u32 = 20;
 const NO_GUARD: &str = "cannot start what ends the session if this process is killed";
 /// What the kernel has between being asked to end and being ended.
 const GRACE_MS: u64 = 2000;
 
 pub(super) fn run(online: &Online<'_>, args: KernelRunArgs) -> Result<u8> {
-    let life = format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
-    if let Some(session) = args.guard {
-        return guard(online, &session, &args.life.unwrap_or_default(), args.leave).map(|()| 0);
+    if let Some(life) = &args.guard {
+        return guard(online, life, args.leave).map(|()| 0);
     }
-    let file = args.connection_file.context("there is no connection file")?;
-    let file = std::path::absolute(&file).context("cannot tell where the connection file is")?;
+    let life = format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
+    let file = args.connection_file.as_deref().context("there is no connection file")?;
+    let file = std::path::absolute(file).context("cannot tell where the connection file is")?;
     let wanted = ConnectionFile::read(&file)?;
-    let session = begin(online, &file, &wanted, &life, args.spec, args.language, &args.command)?;
+    // Before there is anything to guard: who is killed while a session starts leaves one, too.
+    let _guarded = start_guard(&life)?;
+    let session = begin(online, &file, &wanted, &life, &args)?;
     let path = session_path(&session.id);
     if connection(&session).is_none_or(|own| !is_same(&own, &wanted)) {
         stop(online, &path, 0)?;
         let what = format!("the ports in `{}` are taken by somebody else", file.display());
         return Err(CliError::Usage { what }.into());
     }
-    let _guarded = start_guard(&session.id, &life)?;
     match online.runtime.block_on(until_end(online, &path))? {
         Some(ended) => Ok(show::exit_code(ended.exit.unwrap_or(1))),
         None => {
@@ -80,24 +84,22 @@ fn begin(
     file: &Path,
     wanted: &ConnectionFile,
     life: &str,
-    spec: Option<String>,
-    language: Option<String>,
-    command: &[std::ffi::OsString],
+    args: &KernelRunArgs,
 ) -> Result<SessionView> {
     // The client has put its own file where the kernel is to find the session's.
-    let own = file.to_string_lossy();
-    let word = |word: &std::ffi::OsString| match word.to_str() {
-        Some(text) => Text::from(text.replace(&*own, "{connection_file}")),
-        None => Text::from(word.clone()),
+    let own = args.connection_file.as_deref().and_then(Path::to_str).unwrap_or_default();
+    let word = |word: &OsString| match word.to_str() {
+        Some(text) if !own.is_empty() => Text::from(text.replace(own, "{connection_file}")),
+        _ => Text::from(word.clone()),
     };
     let start = Start::Kernel {
-        spec,
-        argv: Some(command.iter().map(word).collect()),
+        spec: args.spec.clone(),
+        argv: Some(args.command.iter().map(word).collect()),
         interrupt_mode: None,
-        language,
+        language: args.language.clone(),
         connection_file: Some(file.to_owned().into()),
     };
-    let label = own.into_owned();
+    let label = file.to_string_lossy().into_owned();
     let all: Sessions = online.get("/v1/sessions")?;
     let known = all.sessions.into_iter().find(|session| {
         session.labels.get(FILE) == Some(&label)
@@ -206,36 +208,41 @@ fn is_busy(error: &anyhow::Error) -> bool {
 }
 
 /// Starts the guard; it watches as long as the pipe is held.
-fn start_guard(session: &str, life: &str) -> Result<ChildStdin> {
-    let mut first = guard_command(session, life)?;
-    let mut first = first.arg("--leave").stdin(Stdio::piped()).spawn().context(NO_GUARD)?;
+fn start_guard(life: &str) -> Result<ChildStdin> {
+    let mut first = guard_command(life)?.arg("--leave").stdin(Stdio::piped()).spawn().context(NO_GUARD)?;
     let pipe = first.stdin.take().context(NO_GUARD)?;
     // It leaves another behind, which is nobody's child then.
     first.wait().context(NO_GUARD)?;
     Ok(pipe)
 }
 
-fn guard_command(session: &str, life: &str) -> Result<Command> {
+fn guard_command(life: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("cannot find our own program")?);
-    command.args(["kernel", "run", "--guard", session, "--life", life]).current_dir("/");
+    command.args(["kernel", "run", "--guard", life]).current_dir("/");
     command.stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }
 
 /// Ends the session when the other end of stdin is gone, if it is still in the same hands.
-fn guard(online: &Online<'_>, session: &str, life: &str, leave: bool) -> Result<()> {
+fn guard(online: &Online<'_>, life: &str, leave: bool) -> Result<()> {
     if leave {
         rustix::process::setsid().context(NO_GUARD)?;
-        guard_command(session, life)?.spawn().context(NO_GUARD)?;
+        guard_command(life)?.spawn().context(NO_GUARD)?;
         return Ok(());
     }
     std::io::stdin().read_to_end(&mut Vec::new()).context("cannot wait")?;
-    let path = session_path(session);
-    let view: SessionView = online.get(path.clone())?;
-    let is_alive = matches!(view.state, SessionState::Running | SessionState::Starting);
-    if is_alive && view.labels.get(LIFE).is_some_and(|now| now == life) {
-        stop(online, &path, 0)
-    } else {
-        Ok(())
+    // A start that was asked for in the last moment may not be there yet.
+    for _ in 0..LAST_LOOKS {
+        let all: Sessions = online.get("/v1/sessions")?;
+        let own =
+            all.sessions.into_iter().find(|session| session.labels.get(LIFE).is_some_and(|now| now == life));
+        match own {
+            Some(own) if matches!(own.state, SessionState::Running | SessionState::Starting) => {
+                return stop(online, &session_path(&own.id), 0);
+            }
+            Some(_) => return Ok(()),
+            None => std::thread::sleep(BETWEEN),
+        }
     }
+    Ok(())
 }
