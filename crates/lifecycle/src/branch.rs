@@ -152,6 +152,7 @@ impl Engine {
                 action: "be branched: it was never snapshotted",
             })?,
         };
+        let record = self.taken_of(&store, &from, record)?;
         let mut steps = Steps::new(watch);
         let aim = Arc::new(self.aim(&record, &store, from, count, false, &mut steps)?);
         let names = match &request.name {
@@ -168,6 +169,25 @@ impl Engine {
         let wish = wish.as_ref();
         let make = |number| self.branch_one(&record, &store, &aim, name(number), wish, Steps::new(watch));
         if count == 1 { Ok(vec![make(1)?]) } else { several(count, make) }
+    }
+
+    /// Whose branch it becomes: of the session that the snapshot was taken of, whose kernel has another key than any other. If that one is
+    /// gone, of one of its family, which has the same.
+    fn taken_of(&self, store: &UserStore, from: &ObjectId, asked: Record) -> Result<Record> {
+        let taken = store.commit_of(from)?.session.and_then(|id| self.find(&id).ok());
+        let family = || -> Result<bool> {
+            Ok(self.family_of(store, from)?.iter().any(|record| record.id == asked.id))
+        };
+        match taken {
+            Some(taken) => Ok(taken),
+            None if asked.kernel.is_none() || family()? => Ok(asked),
+            None => Err(LifecycleError::BadRequest {
+                detail: format!(
+                    "the session that snapshot {} was taken of is gone; branch a session of its family",
+                    from.short()
+                ),
+            }),
+        }
     }
 
     fn branch_one(
