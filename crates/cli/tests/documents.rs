@@ -68,6 +68,7 @@ const COMMANDS: &[&[&str]] = &[
     &["kernel"],
     &["kernel", "start"],
     &["kernel", "list"],
+    &["kernel", "run"],
     &["ps"],
     &["snapshot"],
     &["rollback"],

@@ -63,7 +63,7 @@ pub(crate) struct KernelStartArgs {
     pub(crate) options: StartOptions,
 }
 
-/// Stand in for a kernel that another program starts: what `kernelspec install --standalone` makes.
+/// Stand in for a kernel that another program starts.
 #[derive(Debug, Args)]
 #[command(
     long_about = "Stand in for a kernel that another program starts.
