@@ -200,7 +200,20 @@ export class Restorer {
     const line = both
       ? trans.__('Kernel and notebook are back at %1.', name)
       : trans.__('The kernel is back at %1.', name);
-    return [cells?.end ?? line, ...(outcome.warnings ?? [])].join(' ');
+    const spared = outcome.spared?.length ?? 0;
+    return [
+      cells?.end ?? line,
+      ...(spared
+        ? [
+            trans._n(
+              '%1 file that someone else changed was left as it is.',
+              '%1 files that someone else changed were left as they are.',
+              spared
+            )
+          ]
+        : []),
+      ...(outcome.warnings ?? []).map(asSentence)
+    ].join(' ');
   }
 
   private _undo(

@@ -4,7 +4,7 @@ import { contentOf, saveIfDirty } from '../document';
 import { cut } from '../format';
 import { baseName, size } from '../history/format';
 import type { ITarget } from '../notebooks';
-import { follow } from '../notify';
+import { asSentence, follow } from '../notify';
 import { placeOfBranch } from '../places';
 import { CommandIDs } from '../tokens';
 import type { BranchAnswer, SessionView, SuspendOutcome } from '../wire';
@@ -47,7 +47,7 @@ export async function branch(
           'Branched: %1 runs on a kernel of its own.',
           cut(baseName(answer.path), 60)
         ),
-        ...answer.warnings
+        ...answer.warnings.map(asSentence)
       ].join(' '),
       type: answer.warnings.length > 0 ? 'warning' : 'success'
     })

@@ -7,7 +7,7 @@ import { duration, size } from '../history/format';
 import { asApiError } from '../model';
 import { isTagName } from '../names';
 import type { ITarget } from '../notebooks';
-import { follow, showError } from '../notify';
+import { asSentence, follow, showError } from '../notify';
 import { CommandIDs } from '../tokens';
 import type { CellNote, SnapshotOutcome } from '../wire';
 import type { IDeps } from './deps';
@@ -76,7 +76,7 @@ function taken(
         stored,
         pause
       );
-  return [line, ...outcome.warnings].join(' ');
+  return [line, ...outcome.warnings.map(asSentence)].join(' ');
 }
 
 function afterwards(
