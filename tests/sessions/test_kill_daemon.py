@@ -13,7 +13,7 @@ import pytest
 from harness import proc
 from harness.operation import Operation
 
-ROUNDS = int(os.environ.get("INFINIJUP_KILLS", "100"))
+ROUNDS = int(os.environ.get("INFINIJUP_KILLS", "40"))
 OPERATIONS = ("snapshot", "rollback", "branch", "suspend", "resume")
 
 
@@ -118,7 +118,7 @@ class Trial:
 
 
 @pytest.mark.timeout(1200)
-def test_a_hundred_kills(commands, daemon):
+def test_kills_at_any_moment(commands, daemon):
     seed = int(os.environ.get("INFINIJUP_SEED", time.time_ns() % 1_000_000))
     print(f"INFINIJUP_SEED={seed}")
     session = commands.kernel("victim")

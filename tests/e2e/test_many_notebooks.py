@@ -1,4 +1,4 @@
-"""Eight notebooks share a GPU that fits two: those that are idle sleep, and running a cell wakes them."""
+"""Many notebooks share a GPU that fits two: those that are idle sleep, and running a cell wakes them."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from harness import proc
 from lab.gpu_cells import setup
 from lab.notebook import Notebook
 
-NOTEBOOKS = 8
+NOTEBOOKS = int(os.environ.get("INFINIJUP_E2E_NOTEBOOKS", "5"))
 # What each notebook has on the GPU, and what the GPU has. The proportion is that of 10 GB on one of 24 GB.
 MIB = int(os.environ.get("INFINIJUP_E2E_NOTEBOOK_MIB", "200"))
 GPU_MIB = MIB * 24 // 10
