@@ -50,7 +50,7 @@ class Machine:
 
     def __init__(self, record, user, wheels):
         self.user = user
-        self.lab = Lab(None, user)
+        self.lab = Lab(None, user, by_itself={})
         self.told = user.home / "shell.log"
         # The browser is ours to start, and the tests ask JupyterLab questions.
         user.write(user.home / ".jupyter/jupyter_lab_config.py", "c.LabApp.expose_app_in_browser = True\n")

@@ -25,7 +25,7 @@ def test_all_are_used_in_turn(gpu, make_daemon, user, make_lab, make_tab):
     lab = make_lab(make_daemon(gpu.env()), user, gpu.env())
     setting = user.home / ".jupyter/lab/user-settings/infinijup/plugin.jupyterlab-settings"
     user.mkdir(setting.parent)
-    user.write(setting, json.dumps({"suspendAfterIdleMinutes": 0.05}))
+    user.write(setting, json.dumps({"suspendAfterIdleMinutes": 0.05, "snapshotAfterCell": False}))
     tab = make_tab(lab).goto()
     notebooks = []
     for number in range(NOTEBOOKS):
