@@ -25,9 +25,10 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     let rounds = run.rounds.max(if run.smoke { 1 } else { 5 });
     let user = User::make()?;
     let daemon = Daemon::start(&user)?;
-    let (id, file) = daemon.kernel("workspace")?;
     run.say(&format!("workspace: {files} files of {file_bytes} bytes"));
-    make_files(&user, files, file_bytes, run.seed)?;
+    let data = user.home().join("data");
+    make_files(&user, &data, files, file_bytes, run.seed)?;
+    let (id, file) = daemon.kernel_in("workspace", &data)?;
     let mut client = Client::start()?;
     client.ask(&file, "answer = 41", "answer")?;
     let snapshot = |policy: &str| {
@@ -41,7 +42,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
         let mut order = ["workspace", "none"];
         order.rotate_left(number % 2);
         for policy in order {
-            let cell = format!("open('data/0/0', 'w').write('round {number} {policy}'); answer = {number}");
+            let cell = format!("open('0/0', 'w').write('round {number} {policy}'); answer = {number}");
             let answer = client.ask(&file, &cell, "answer")?;
             ensure!(answer == number.to_string(), "the kernel said {answer}");
             settle();
@@ -80,11 +81,10 @@ fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
 }
 
 /// Noise, so that nothing is stored once for two files.
-fn make_files(user: &User, files: usize, bytes: usize, seed: u64) -> Result<()> {
-    let data = user.home().join("data");
+fn make_files(user: &User, data: &Path, files: usize, bytes: usize, seed: u64) -> Result<()> {
     let mut rng = Rng::of(&[seed, 50_000]);
     let mut content = vec![0; bytes];
-    make(user, &data)?;
+    make(user, data)?;
     for number in 0..files {
         let directory = data.join((number / IN_ONE).to_string());
         if number % IN_ONE == 0 {

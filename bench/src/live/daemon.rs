@@ -124,11 +124,16 @@ impl Daemon {
 
     /// Starts a kernel of the tests' Python; its id and connection file.
     pub(crate) fn kernel(&self, name: &str) -> Result<(String, PathBuf)> {
+        self.kernel_in(name, &self.home)
+    }
+
+    /// The same in a directory.
+    pub(crate) fn kernel_in(&self, name: &str, directory: &Path) -> Result<(String, PathBuf)> {
         let home = &self.home;
         let paths =
             Path::new(crate::live::PYTHON).ancestors().nth(2).context("no prefix")?.join("share/jupyter");
         let request = json!({
-            "name": name, "start": { "type": "kernel", "spec": "python3" }, "cwd": home,
+            "name": name, "start": { "type": "kernel", "spec": "python3" }, "cwd": directory,
             "env": [
                 { "name": "PATH", "value": "/usr/local/bin:/usr/bin:/bin" },
                 { "name": "HOME", "value": home },

@@ -103,7 +103,8 @@ pub enum FilePolicy {
         max_bytes: Option<u64>,
     },
     /// The workspace too, as far as people work on it: without hidden directories and what programs fill again by themselves
-    /// (`node_modules`, `venv`, `__pycache__` …), at most 100,000 files, 512 MiB each and 8 GiB together.
+    /// (`node_modules`, `venv`, `__pycache__` …), at most 100,000 files, 256 MiB each and 4 GiB together. Of
+    /// a home only the files that lie directly in it.
     Workspace,
     /// None.
     None,

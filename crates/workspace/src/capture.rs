@@ -57,7 +57,8 @@ pub struct CaptureRequest<'a> {
 impl CaptureRequest<'_> {
     /// What of the workspace is wanted, if all of it is.
     fn rules(&self) -> Result<Option<Rules>> {
-        Ok(self.policy.rules().map_err(io_error("capture files of", workspace_of(self.places)))?)
+        let is_home = self.places.is_home(self.user);
+        Ok(self.policy.rules(is_home).map_err(io_error("capture files of", workspace_of(self.places)))?)
     }
 }
 

@@ -61,6 +61,7 @@ pub use put_back::{PutBack, PutBackDone};
 
 use std::path::{Path, PathBuf};
 
+use sandbox::User;
 use walk::Skipped;
 
 /// The files that processes have open, without what is only mapped.
@@ -138,6 +139,11 @@ impl Places {
             below.ok().map(Path::to_owned)
         };
         Skipped(self.private.iter().chain(&self.daemons).filter_map(below).collect())
+    }
+
+    /// Whether the workspace is all that a user has.
+    pub(crate) fn is_home(&self, user: &User) -> bool {
+        self.workspace.as_ref().is_some_and(|(inside, _)| *inside == user.home)
     }
 
     /// Whether a path is below what the daemon keeps.

@@ -266,7 +266,10 @@ impl<'a> PutBack<'a> {
                 }
             }
         }
-        let rules = self.policy.rules().map_err(io_error("look through", self.workspace_path()))?;
+        let rules = self
+            .policy
+            .rules(self.places.is_home(self.user))
+            .map_err(io_error("look through", self.workspace_path()))?;
         let rules = rules.filter(|_| self.to.whole_tree);
         let (beside, walked) = sandbox::as_user(self.user, || -> io::Result<_> {
             let bases = Bases::open(self.places)?;

@@ -48,8 +48,10 @@ const NOT_WORKED_ON: [&str; 9] = [
 /// More files than that are no workspace but a whole home.
 const WORKSPACE_FILES: usize = 100_000;
 /// All of them together, and each.
-const WORKSPACE_BYTES: u64 = 8 << 30;
-const WORKSPACE_FILE_BYTES: u64 = 512 << 20;
+const WORKSPACE_BYTES: u64 = 4 << 30;
+const WORKSPACE_FILE_BYTES: u64 = 256 << 20;
+/// Of a home, which holds everything that somebody has, only what lies directly in it is taken.
+const DIRECTORIES: &str = "*/";
 
 /// What is taken of a directory.
 #[derive(Clone, Debug)]
@@ -64,8 +66,8 @@ pub(crate) struct Rules {
 }
 
 impl FilePolicy {
-    /// What is taken of the working directory, if it is.
-    pub(crate) fn rules(&self) -> io::Result<Option<Rules>> {
+    /// What is taken of the working directory, if it is. `is_home` if that is somebody's home.
+    pub(crate) fn rules(&self, is_home: bool) -> io::Result<Option<Rules>> {
         Ok(match self {
             Self::Tree { include, exclude, max_bytes } => Some(Rules {
                 patterns: Patterns::new(include, exclude)?,
@@ -74,7 +76,10 @@ impl FilePolicy {
                 file_bytes: u64::MAX,
             }),
             Self::Workspace => Some(Rules {
-                patterns: Patterns::new(&[], &NOT_WORKED_ON.map(str::to_owned))?,
+                patterns: match is_home {
+                    true => Patterns::new(&[], &[DIRECTORIES.to_owned()])?,
+                    false => Patterns::new(&[], &NOT_WORKED_ON.map(str::to_owned))?,
+                },
                 names: WORKSPACE_FILES,
                 bytes: WORKSPACE_BYTES,
                 file_bytes: WORKSPACE_FILE_BYTES,

@@ -1214,7 +1214,8 @@ class FilePolicyTree(_FilePolicyTreeAlways, total=False):
 
 class FilePolicyWorkspace(TypedDict):
     """The workspace too, as far as people work on it: without hidden directories and what programs fill again by themselves
-    (`node_modules`, `venv`, `__pycache__` …), at most 100,000 files, 512 MiB each and 8 GiB together.
+    (`node_modules`, `venv`, `__pycache__` …), at most 100,000 files, 256 MiB each and 4 GiB together. Of a home only the files that
+    lie directly in it.
     """
 
     type: Literal["workspace"]

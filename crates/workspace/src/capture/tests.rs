@@ -358,7 +358,7 @@ fn a_workspace_is_what_people_work_on() {
     symlink(home.path("work/state/branches/idea"), home.path("work/idea files")).unwrap();
     symlink("/dev/null", home.path("work/null")).unwrap();
     let large = home.write("work/large.bin", "");
-    File::options().write(true).open(&large).unwrap().set_len((512 << 20) + 1).unwrap();
+    File::options().write(true).open(&large).unwrap().set_len((256 << 20) + 1).unwrap();
     home.places = home.places.clone().without(&home.path("work/state"));
     let (captured, listing) = home.capture_with(&FilePolicy::Workspace, &[], &Listing::default(), &[]);
     let mut found: Vec<_> = listing.files().filter(|(_, entry)| content(entry).is_some()).collect();
@@ -366,7 +366,7 @@ fn a_workspace_is_what_people_work_on() {
     assert_eq!(found.iter().map(|(path, _)| *path).collect::<Vec<_>>(), wanted);
     let told = reasons(&captured);
     assert!(
-        told.iter().any(|(name, why)| name == "large.bin" && why.contains("536870912 bytes")),
+        told.iter().any(|(name, why)| name == "large.bin" && why.contains("268435456 bytes")),
         "{told:?}"
     );
     assert!(told.iter().any(|(name, _)| name == "venv") && told.iter().all(|(name, _)| name != "state"));
@@ -375,4 +375,14 @@ fn a_workspace_is_what_people_work_on() {
         !listing.entries.contains_key(&home.path("work/idea files")),
         "it leads to what the daemon keeps"
     );
+}
+
+#[test]
+fn of_a_home_only_what_lies_directly_in_it_is_taken() {
+    let mut home = Home::new();
+    let (note, deep) = (home.write("work/note.txt", "1"), home.write("work/Downloads/film.mkv", "2"));
+    home.user.home = home.path("work");
+    let (captured, listing) = home.capture_with(&FilePolicy::Workspace, &[], &Listing::default(), &[]);
+    assert!(listing.content(&note).is_some() && listing.content(&deep).is_none());
+    assert_eq!(reasons(&captured), [("Downloads".to_owned(), "excluded by a pattern".to_owned())]);
 }
