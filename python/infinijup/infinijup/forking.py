@@ -73,13 +73,14 @@ def fork(count: int, label: str | None = None) -> int:
     family = _new_family(count, line.ask("status", asking.SHORT))
     try:
         commit = line.ask_long("snapshot", label=label or f"fork into {count}")["commit"]
+        # A branch asks for the snapshot again if it is told too late that it is one, and gets an answer.
+        number = names.fork_number(line.ask("status", asking.SHORT)["name"], family.name)
+        if number is not None:
+            return _is_branch(family, number)
     except asking.Restored as restored:
         number = names.fork_number(restored.session or "", family.name)
         if number is not None:
-            _family = family
-            _family.number = number
-            _tell_of_the_end(family)
-            return number
+            return _is_branch(family, number)
         # Somebody went back to here: the branches of then are not ours any more.
         family, commit = _new_family(count, line.ask("status", asking.SHORT)), restored.commit
     try:
@@ -113,6 +114,13 @@ def gather(value: Any = None, timeout: float | None = None, keep: bool = False) 
         number = min(errors)
         raise BranchError(number, *errors[number], results)
     return [results[number] for number in range(1, family.count + 1)]
+
+
+def _is_branch(family: _Family, number: int) -> int:
+    global _family
+    _family, family.number = family, number
+    _tell_of_the_end(family)
+    return number
 
 
 def _new_family(count: int, view: dict[str, Any]) -> _Family:

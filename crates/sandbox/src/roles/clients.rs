@@ -5,7 +5,7 @@
 //! anew, each by itself, 0.1 to 0.2 s after it broke. If shell comes first, the kernel runs what it is asked to and publishes output
 //! that the client never hears, and the client waits for the end of its cell for ever.
 //!
-//! So whoever asks, also on *control*, waits here until everybody can hear. Which connections belong together nobody can tell. But all
+//! So whoever asks waits here until everybody can hear. (On *control* nobody waits: there a restored kernel is told that it lives again.) Which connections belong together nobody can tell. But all
 //! subscriptions that broke with the old process must be there again, and at least as many as there are connections on shell, for
 //! a client has one of each. We begin with a session that wakes up, and do not know then who was there before: all who were come
 //! within the first moments, so everybody waits for these. A client that has no iopub goes on when the kernel has been there for a
@@ -46,7 +46,6 @@ const SUBSCRIPTION: [u8; 3] = [0, 1, 1];
 pub(super) enum Channel {
     Shell,
     Iopub,
-    Control,
     Other,
 }
 
@@ -56,7 +55,6 @@ impl Channel {
         match index {
             0 => Self::Shell,
             1 => Self::Iopub,
-            3 => Self::Control,
             _ => Self::Other,
         }
     }
@@ -130,7 +128,7 @@ impl Visit {
         set_patience: impl Fn(Option<Duration>) -> io::Result<()>,
     ) -> io::Result<()> {
         let goes_on = match self.channel {
-            Channel::Shell | Channel::Control => self.ask(from, to),
+            Channel::Shell => self.ask(from, to),
             Channel::Iopub => subscribe(from, to, set_patience).inspect(|subscribed| {
                 if *subscribed {
                     self.hears();
@@ -370,9 +368,9 @@ mod tests {
     fn a_client_asks_when_it_can_hear() {
         let clients = Clients::default();
         let mut shell = Carried::new(&clients, Channel::Shell, &[7; 30]);
-        let mut control = Carried::new(&clients, Channel::Control, &[8; 30]);
+        let mut control = Carried::new(&clients, Channel::at(3), &[8; 30]);
         assert_eq!(shell.heard(SIGNATURE), [7; SIGNATURE]);
-        assert_eq!(control.heard(SIGNATURE), [8; SIGNATURE]);
+        assert_eq!(control.heard(30), [8; 30]);
         let mut iopub = Carried::new(&clients, Channel::Iopub, &opening()[..70]);
         iopub.heard(70);
         // The kernel does not live yet, so no time is running; and nobody has subscribed.
@@ -380,7 +378,6 @@ mod tests {
         iopub.client.write_all(&[&opening()[70..], &SUBSCRIPTION].concat()).expect("it is taken");
         assert_eq!(iopub.heard(5), [&opening()[70..], &SUBSCRIPTION].concat());
         assert_eq!(shell.heard(20), [7; 20]);
-        assert_eq!(control.heard(20), [8; 20]);
         assert!(iopub.is_silent(ITS_TURN * 3), "it has subscribed itself");
     }
 
