@@ -38,7 +38,7 @@ impl Engine {
         // Without the connection file nobody talks to the kernel, and everything else works.
         let Ok(Some(file)) = self.kernel_address(record) else { return };
         let (inner, session) = (Arc::downgrade(&self.inner), record.id.clone());
-        self.inner.kernels.listen(record.id.clone(), file, move || {
+        self.inner.kernels.listen(record.id.clone(), file, record.head.is_some(), move || {
             if let Some(inner) = inner.upgrade() {
                 Engine { inner }.tell_activity(&session);
             }

@@ -133,7 +133,7 @@ mod tests {
             CopyOut { store: &home.store, user: &home.user, from: &from, paths, into: &into }.run().unwrap()
         };
         let done = copy(&[]);
-        let written = [(two.clone(), into.join("b/two")), (one.clone(), into.join("one (2).csv"))];
+        let written = [(two, into.join("b/two")), (one.clone(), into.join("one (2).csv"))];
         assert_eq!((done.written.as_slice(), done.skipped.as_slice()), (written.as_slice(), [].as_slice()));
         assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
         assert_eq!(fs::read_to_string(into.join("one (2).csv")).unwrap(), "1");

@@ -72,7 +72,7 @@ mod tests {
         let new = home.write("work/dir/new", "12345");
         home.write("work/copied", "changed");
         let names: Vec<_> = loose(&head).into_iter().map(|file| (file.path, file.bytes)).collect();
-        assert_eq!(names, [(copied.clone(), 7), (new, 5)]);
+        assert_eq!(names, [(copied, 7), (new, 5)]);
         assert_eq!(loose(&Listing::default()).len(), 3, "without a snapshot all that was written");
     }
 }

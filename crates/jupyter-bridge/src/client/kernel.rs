@@ -305,7 +305,10 @@ impl<L: Listener> Task<L> {
             (Which::Iopub, JupyterMessageContent::UnknownMessage(asked))
                 if asked.msg_type == REQUEST && bytes <= REQUEST_BYTES =>
             {
-                self.listener.request(asked.content);
+                // One that has to be told first that it was restored asks what it asked in another life.
+                if self.first.is_none() {
+                    self.listener.request(asked.content);
+                }
             }
             (Which::Shell, content) => {
                 let Some(pending) = self.pending.take_if(|pending| pending.id == parent.msg_id) else {

@@ -2,9 +2,12 @@
 //!
 //! A kernel asks by a message that it publishes, and nobody tells it that it was heard before it is answered. So it asks
 //! again with the same id when it has waited for a while; a request is done once, and its answer kept for that.
+//!
+//! A kernel that was restored while it waited says its request again, too, until it has heard that it was. What it says in its first moment
+//! is therefore not taken: done for a branch, it would be done twice. Whoever means it says it again.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
@@ -15,6 +18,8 @@ const KEPT: usize = 8;
 /// How many may come at once, and in each second after that.
 const BURST: f64 = 30.0;
 const PER_SECOND: f64 = 10.0;
+/// For how long a kernel that was restored is not heard.
+const DEAF: Duration = Duration::from_secs(1);
 /// The longest id, in bytes.
 const ID: usize = 64;
 
@@ -50,17 +55,24 @@ pub(super) struct Desk<K> {
     answers: VecDeque<(String, Option<Value>)>,
     /// Since when the rate is kept, and how much of it is used up.
     used: Option<(Instant, f64)>,
+    deaf_until: Option<Instant>,
 }
 
 impl<K> Default for Desk<K> {
     fn default() -> Self {
-        Self { under_way: None, queue: VecDeque::new(), answers: VecDeque::new(), used: None }
+        Self {
+            under_way: None,
+            queue: VecDeque::new(),
+            answers: VecDeque::new(),
+            used: None,
+            deaf_until: None,
+        }
     }
 }
 
 impl<K: Clone> Desk<K> {
     pub(super) fn take(&mut self, session: &K, content: Value, now: Instant) -> Verdict<K> {
-        if !self.within_rate(now) {
+        if self.deaf_until.is_some_and(|until| now < until) || !self.within_rate(now) {
             return Verdict::Nothing;
         }
         let Value::Object(mut arguments) = content else { return Verdict::Nothing };
@@ -104,8 +116,9 @@ impl<K: Clone> Desk<K> {
     }
 
     /// The kernel has another past now, in which what waits was never asked.
-    pub(super) fn other_past(&mut self) {
+    pub(super) fn other_past(&mut self, now: Instant) {
         self.queue.clear();
+        self.deaf_until = Some(now + DEAF);
     }
 
     fn within_rate(&mut self, now: Instant) -> bool {
@@ -126,8 +139,6 @@ pub(super) fn refusal(id: &str, why: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -173,7 +184,9 @@ mod tests {
         scene.1 += Duration::from_secs(1);
         assert!(matches!(scene.ask("later"), Verdict::Answer(_)));
         // After a restore, what waited was never asked.
-        scene.0.other_past();
+        scene.0.other_past(scene.1);
+        assert_eq!(scene.ask("said again"), Verdict::Nothing, "it has not heard yet that it was restored");
+        scene.1 += DEAF;
         assert_eq!(scene.0.done("0", None), None);
     }
 

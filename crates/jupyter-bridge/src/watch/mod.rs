@@ -52,15 +52,25 @@ impl<K: Ord + Clone + Send + Sync + 'static> KernelWatch<K> {
         Ok(Self { bridge: Bridge::start()?, watched: Arc::default(), asked, asks: Mutex::new(Some(asks)) })
     }
 
-    /// Listens to a kernel from here on. Nothing changes if that is so already, at the same place. `changed` is called when it does
-    /// something else, on the thread that talks to all kernels: it must not wait.
-    pub fn listen(&self, key: K, file: ConnectionFile, changed: impl Fn() + Send + Sync + 'static) {
+    /// Listens to a kernel from here on. Nothing changes if that is so already, at the same place. One that may have been restored is
+    /// not heard in its first moment. `changed` is called when it does something else, on the thread that talks to all kernels: it must
+    /// not wait.
+    pub fn listen(
+        &self,
+        key: K,
+        file: ConnectionFile,
+        may_be_restored: bool,
+        changed: impl Fn() + Send + Sync + 'static,
+    ) {
         let known = self.watched().get(&key).is_some_and(|watched| watched.file == file);
         if known {
             return;
         }
         let seen = Arc::new(Mutex::new(Seen::new()));
         let desk = Arc::new(Mutex::new(Desk::default()));
+        if may_be_restored {
+            lock(&desk).other_past(Instant::now());
+        }
         let ears = Ears {
             watched: Arc::downgrade(&self.watched),
             asked: self.asked.clone(),
@@ -83,7 +93,7 @@ impl<K: Ord + Clone + Send + Sync + 'static> KernelWatch<K> {
     /// was never asked.
     pub fn renew(&self, key: &K, first: Option<Value>) {
         if let Some((kernel, desk)) = self.both(key) {
-            lock(&desk).other_past();
+            lock(&desk).other_past(Instant::now());
             // A task that is gone has nobody to tell.
             let _gone = kernel.renew(first.map(|content| (REPLY, content)));
         }
