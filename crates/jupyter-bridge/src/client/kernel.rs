@@ -302,13 +302,11 @@ impl<L: Listener> Task<L> {
             (Which::Iopub, JupyterMessageContent::ExecuteInput(input)) => {
                 self.activity.input_came(&input, &parent, &self.session);
             }
+            // One that has to be told first that it was restored asks what it asked in another life.
             (Which::Iopub, JupyterMessageContent::UnknownMessage(asked))
-                if asked.msg_type == REQUEST && bytes <= REQUEST_BYTES =>
+                if asked.msg_type == REQUEST && bytes <= REQUEST_BYTES && self.first.is_none() =>
             {
-                // One that has to be told first that it was restored asks what it asked in another life.
-                if self.first.is_none() {
-                    self.listener.request(asked.content);
-                }
+                self.listener.request(asked.content);
             }
             (Which::Shell, content) => {
                 let Some(pending) = self.pending.take_if(|pending| pending.id == parent.msg_id) else {
