@@ -154,12 +154,18 @@ def test_what_a_person_edited_stays(commands, user, work):
     assert (work / "utils.py").read_text() == "x = 1", "whoever forces it means all of it"
 
 
-def test_the_files_of_a_removed_branch_are_kept(commands, history, user, work):
-    user.write(work / "data.csv", "a,b")
+def branched(commands, work):
+    """A kernel, and a branch of it called `idea`."""
     original = commands.kernel("k", cwd=work)
     original.snapshot()
     branch, _ = original.branch("idea")
     branch.connect()
+    return original, branch
+
+
+def test_the_files_of_a_removed_branch_are_kept(commands, history, user, work):
+    user.write(work / "data.csv", "a,b")
+    original, branch = branched(commands, work)
     branch.kernel.run("open('results.csv', 'w').write('only here'); open('data.csv', 'a').write(',c')")
     branch.suspend()
     branch_files = commands.run("files", "idea").one("files")
@@ -183,10 +189,7 @@ def test_the_files_of_a_removed_branch_are_kept(commands, history, user, work):
 
 
 def test_files_of_a_removed_branch_go_if_that_is_said(commands, work):
-    original = commands.kernel("k", cwd=work)
-    original.snapshot()
-    branch, _ = original.branch("idea")
-    branch.connect()
+    _, branch = branched(commands, work)
     branch.kernel.run("open('results.csv', 'w').write('only here')")
     branch.stop()
     assert "kept_files" not in commands.run("rm", "idea", "--discard-files").one("removed")["session"]
