@@ -101,9 +101,13 @@ class Tab:
         return [path for path in self.page.evaluate("() => window.tests.paths()") if path.endswith(".ipynb")]
 
     def toolbar(self, item: str):
-        """A button of the toolbar of the notebook that is the current one, by its name in the schema."""
-        panel = self.page.evaluate("() => window.jupyterapp.shell.currentWidget.id")
-        return self.page.locator(f'[id="{panel}"] [data-jp-item-name="{item}"]').locator("jp-button, button").first
+        """A button of the toolbar of the notebook that is the current one, by its name in the schema. What has no room is behind `…`."""
+        panel = f'[id="{self.page.evaluate("() => window.jupyterapp.shell.currentWidget.id")}"]'
+        found = self.page.locator(f'{panel} [data-jp-item-name="{item}"]')
+        if not found.count() and self.page.locator(f"{panel} .jp-Toolbar-responsive-opener").count():
+            self.page.locator(f"{panel} .jp-Toolbar-responsive-opener").locator("jp-button, button").first.click()
+            found = self.page.locator(f'.jp-Toolbar-responsive-popup [data-jp-item-name="{item}"]')
+        return found.locator("jp-button, button").first
 
     def notices(self) -> list[str]:
         """What the notifications say that are on the screen, but for those that were seen before."""

@@ -87,14 +87,14 @@ def test_a_fence_proves_nothing_while_there_is_progress():
 
 
 def test_a_swap_lasts_until_its_last_reason():
-    desk = Desk("k")
+    desk = Desk("k", hub=None)
     assert desk.begin("here:1", "rollback") and not desk.begin("job:2", "rollback")
     assert desk.swapping and not desk.end("here:1") and not desk.end("here:1")
     assert desk.end("job:2") and not desk.swapping
 
 
 def test_what_was_under_way_is_remembered_for_each_snapshot():
-    desk = Desk("k")
+    desk = Desk("k", hub=None)
     ledger = desk.ledger("page")
     for name, sent in (("ended", 1.0), ("runs", 1.1), ("queued", 1.2)):
         ledger.sent(request(name, sent))
@@ -114,7 +114,7 @@ def test_what_was_under_way_is_remembered_for_each_snapshot():
 
 
 def test_without_steps_the_whole_job_counts():
-    desk = Desk("k")
+    desk = Desk("k", hub=None)
     desk.ledger("page").sent(request("a", 1.0))
     desk.snapshot_began(2.0)
     desk.snapshot_taken("commit", 3.0)
@@ -123,7 +123,7 @@ def test_without_steps_the_whole_job_counts():
 
 
 def test_long_descriptions_of_a_kernel_do_not_become_labels():
-    desk = Desk("k")
+    desk = Desk("k", hub=None)
     desk.kernel_info = {"status": "ok", "banner": "x" * 5000, "help_links": [{"text": "y" * 5000}], "language_info": {"name": "p"}}
     assert '"language_info":{"name":"p"}' in desk.info_label() and len(desk.info_label()) < 4000
     desk.kernel_info["language_info"]["name"] = "z" * 5000
