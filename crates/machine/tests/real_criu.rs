@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use api::{
-    BranchRequest, EnvVar, ResumeRequest, RollbackRequest, SessionState, SnapshotRequest, StartRequest,
-    StopRequest, SuspendRequest,
+    BranchRequest, CopyOutRequest, EnvVar, ResumeRequest, RollbackRequest, SessionState, SnapshotRequest,
+    StartRequest, StopRequest, SuspendRequest,
 };
 use checkpoint_criu::{ComingBack, Leaving, MapId, MemoryPath, Missing, TakePages, WayBack, WayOut};
 use lifecycle::{Config, Engine, NoWatch};
@@ -213,15 +213,16 @@ fn files_that_someone_else_changed_are_named_and_kept() {
     let taken = world.engine.snapshot("shared", &SnapshotRequest::default(), &NoWatch).unwrap();
     world.engine.suspend("shared", &SuspendRequest::default(), &NoWatch).unwrap();
     fs::write(&file, "somebody else was here").unwrap();
-    let mut back = RollbackRequest::to(&taken.commit);
-    let error = world.engine.rollback("shared", &back, &NoWatch).unwrap_err();
-    assert_eq!(error.code(), "IJ-L030", "{error}");
-    assert_eq!(fs::read_to_string(&file).unwrap(), "somebody else was here");
-    back.force = true;
-    world.engine.rollback("shared", &back, &NoWatch).unwrap();
+    let back = RollbackRequest::to(&taken.commit);
+    let outcome = world.engine.rollback("shared", &back, &NoWatch).unwrap();
+    assert_eq!(outcome.changed_by_others, [api::Text::from(file.as_path())], "a process needs it as it was");
     wait_past(&file, 0);
     let kept = world.engine.history(lifecycle::HistoryRequest::default()).unwrap().commits;
-    assert!(kept.iter().any(|commit| commit.thread == "shared-files"), "{kept:?}");
+    let kept = kept.iter().find(|commit| commit.thread == "shared-files").unwrap();
+    let copied = CopyOutRequest { to: world.home.path().into(), paths: Vec::new() };
+    world.engine.copy_out(&kept.id, &copied).unwrap();
+    let found = fs::read_to_string(world.home.path().join("number")).unwrap();
+    assert_eq!(found, "somebody else was here");
     world.end(&["shared"]);
 }
 
