@@ -106,7 +106,7 @@ class Tab:
         found = self.page.locator(f'{panel} [data-jp-item-name="{item}"]')
         if not found.count() and self.page.locator(f"{panel} .jp-Toolbar-responsive-opener").count():
             self.page.locator(f"{panel} .jp-Toolbar-responsive-opener").locator("jp-button, button").first.click()
-            found = self.page.locator(f'.jp-Toolbar-responsive-popup [data-jp-item-name="{item}"]')
+            found = self.page.locator(f'.jp-Toolbar-responsive-popup:visible [data-jp-item-name="{item}"]')
         return found.locator("jp-button, button").first
 
     def notices(self) -> list[str]:
