@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(1);
 /// What both sides may say unasked: the beginning of a greeting, which tells that ZMTP is spoken.
 const SIGNATURE: usize = 10;
+/// How it begins.
+const ZMTP: u8 = 0xff;
 /// All of a greeting.
 const GREETING: usize = 64;
 /// The longest head of a frame: flags and eight bytes of length.
@@ -144,11 +146,12 @@ impl Visit {
     /// Carries what a client says before it is held, and holds it. `false` if it has ended before.
     fn ask(&self, from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
         let mut signature = [0; SIGNATURE];
-        let goes_on = !pass(from, to, &mut signature)?.is_empty();
-        if goes_on {
+        let passed = pass(from, to, &mut signature)?;
+        // Whoever speaks something else waits for nobody, and nobody says anything to it first.
+        if passed.first() == Some(&ZMTP) {
             self.wait();
         }
-        Ok(goes_on)
+        Ok(!passed.is_empty())
     }
 
     /// It has subscribed.
@@ -295,7 +298,7 @@ impl Opening {
     /// Whether all of it is there, of a client that says what follows in plain words.
     fn is_whole(&self) -> bool {
         let greeting = |range: std::ops::Range<usize>| self.start.get(range).unwrap_or_default();
-        let is_plain = greeting(0..1) == [0xff]
+        let is_plain = greeting(0..1) == [ZMTP]
             && greeting(9..10) == [0x7f]
             && greeting(10..11).first().is_some_and(|major| *major >= 3)
             && greeting(12..17) == *b"NULL\0";
@@ -367,9 +370,9 @@ mod tests {
     #[test]
     fn a_client_asks_when_it_can_hear() {
         let clients = Clients::default();
-        let mut shell = Carried::new(&clients, Channel::Shell, &[7; 30]);
+        let mut shell = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
         let mut control = Carried::new(&clients, Channel::at(3), &[8; 30]);
-        assert_eq!(shell.heard(SIGNATURE), [7; SIGNATURE]);
+        assert_eq!(shell.heard(SIGNATURE), [ZMTP; SIGNATURE]);
         assert_eq!(control.heard(30), [8; 30]);
         let mut iopub = Carried::new(&clients, Channel::Iopub, &opening()[..70]);
         iopub.heard(70);
@@ -377,7 +380,7 @@ mod tests {
         assert!(shell.is_silent(LIMIT * 3 / 2));
         iopub.client.write_all(&[&opening()[70..], &SUBSCRIPTION].concat()).expect("it is taken");
         assert_eq!(iopub.heard(5), [&opening()[70..], &SUBSCRIPTION].concat());
-        assert_eq!(shell.heard(20), [7; 20]);
+        assert_eq!(shell.heard(20), [ZMTP; 20]);
         assert!(iopub.is_silent(ITS_TURN * 3), "it has subscribed itself");
     }
 
@@ -386,8 +389,8 @@ mod tests {
         let clients = Clients::default();
         let hearing: Vec<Carried> =
             (0..3).map(|_| Carried::new(&clients, Channel::Iopub, &opening())).collect();
-        let mut shell = Carried::new(&clients, Channel::Shell, &[7; 30]);
-        assert_eq!(shell.heard(30), [7; 30]);
+        let mut shell = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
+        assert_eq!(shell.heard(30), [ZMTP; 30]);
         let [first, second, third] = <[Carried; 3]>::try_from(hearing).ok().expect("three");
         third.client.shutdown(std::net::Shutdown::Both).expect("it leaves");
         while !third.visit.has_left.load(Ordering::Relaxed) {
@@ -397,21 +400,21 @@ mod tests {
             one.visit.back(&mut io::empty(), &mut io::sink()).expect("its end");
         }
         drop((first, second, third, shell));
-        let mut shell = Carried::new(&clients, Channel::Shell, &[8; 30]);
+        let mut shell = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
         let _one = Carried::new(&clients, Channel::Iopub, &opening());
         shell.heard(SIGNATURE);
         assert!(shell.is_silent(ITS_TURN * 10), "the other one is not back");
         let _two = Carried::new(&clients, Channel::Iopub, &opening());
-        assert_eq!(shell.heard(20), [8; 20]);
+        assert_eq!(shell.heard(20), [ZMTP; 20]);
     }
 
     #[test]
     fn a_client_that_says_nothing_is_subscribed() {
         let clients = Clients::default();
-        let mut shell = Carried::new(&clients, Channel::Shell, &[7; 30]);
+        let mut shell = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
         let mut iopub = Carried::new(&clients, Channel::Iopub, &opening());
         assert_eq!(iopub.heard(75), [&opening()[..], &SUBSCRIPTION].concat());
-        assert_eq!(shell.heard(30), [7; 30]);
+        assert_eq!(shell.heard(30), [ZMTP; 30]);
         iopub.client.write_all(&[5; 4]).expect("it is taken");
         assert_eq!(iopub.heard(4), [5; 4]);
     }
@@ -428,26 +431,32 @@ mod tests {
     #[test]
     fn whoever_never_hears_is_held_for_a_second_and_holds_nobody_else() {
         let clients = Clients::default();
-        let mut alone = Carried::new(&clients, Channel::Shell, &[7; 30]);
+        let mut alone = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
         alone.heard(SIGNATURE);
         let begun = Instant::now();
         let (mut kernel, mut said) = UnixStream::pair().expect("a pair");
         let visit = Arc::clone(&alone.visit);
         thread::spawn(move || visit.back(&mut kernel, &mut io::sink()));
         said.write_all(b"x").expect("it is heard");
-        assert_eq!(alone.heard(20), [7; 20]);
+        assert_eq!(alone.heard(20), [ZMTP; 20]);
         assert!(begun.elapsed() >= LIMIT, "{:?}", begun.elapsed());
         let _iopub = Carried::new(&clients, Channel::Iopub, &opening());
-        let mut other = Carried::new(&clients, Channel::Shell, &[9; 30]);
-        assert_eq!(other.heard(30), [9; 30]);
+        let mut other = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
+        assert_eq!(other.heard(30), [ZMTP; 30]);
+    }
+
+    #[test]
+    fn whoever_speaks_something_else_is_not_held() {
+        let mut shell = Carried::new(&Clients::default(), Channel::Shell, b"hello, is there anybody?");
+        assert_eq!(shell.heard(24), b"hello, is there anybody?");
     }
 
     #[test]
     fn a_kernel_that_is_gone_holds_nobody() {
-        let mut shell = Carried::new(&Clients::default(), Channel::Shell, &[7; 30]);
+        let mut shell = Carried::new(&Clients::default(), Channel::Shell, &[ZMTP; 30]);
         shell.heard(SIGNATURE);
         shell.visit.back(&mut io::empty(), &mut io::sink()).expect("its end");
-        assert_eq!(shell.heard(20), [7; 20]);
+        assert_eq!(shell.heard(20), [ZMTP; 20]);
     }
 
     #[test]
