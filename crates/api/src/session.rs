@@ -185,9 +185,14 @@ pub struct StartRequest {
 impl StartRequest {
     /// A command in a directory, with what is so when nothing is said.
     pub fn command<T: Into<Text>>(argv: impl IntoIterator<Item = T>, cwd: impl Into<Text>) -> Self {
+        Self::of(Start::Command { argv: argv.into_iter().map(Into::into).collect() }, cwd)
+    }
+
+    /// Anything in a directory, likewise.
+    pub fn of(start: Start, cwd: impl Into<Text>) -> Self {
         Self {
             name: None,
-            start: Start::Command { argv: argv.into_iter().map(Into::into).collect() },
+            start,
             cwd: cwd.into(),
             env: Vec::new(),
             network: Network::default(),

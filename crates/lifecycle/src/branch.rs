@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
-use base::names::branches_of;
-
 use api::{BranchOutcome, BranchRequest, SessionState, SnapshotRequest};
+use base::names::branches_of;
 use cas_core::ObjectId;
 use checkpoint_criu::images::Images;
 use history::UserStore;

@@ -36,7 +36,7 @@ impl Engine {
         let (store, places) = (self.inner.store.open()?, self.habitat(&record).places(&record));
         let kept = match discard_files {
             true => None,
-            false => keep_loose_files(&record, &places, &store, &self.inner.stages)?,
+            false => keep_loose_files(&record, &places, &store, &self.inner.listings, &self.inner.stages)?,
         };
         Work::new(self, &mut record, Steps::new(&NoWatch)).run(REMOVE, &mut New::default())?;
         Ok(kept)
@@ -46,6 +46,6 @@ impl Engine {
     pub fn loose_files(&self, which: &str) -> Result<Vec<FileNote>> {
         let record = self.find(which)?;
         let places = self.habitat(&record).places(&record);
-        Ok(loose_files(&record, &places, &self.inner.store.open()?)?)
+        Ok(loose_files(&record, &places, &self.inner.store.open()?, &self.inner.listings)?)
     }
 }

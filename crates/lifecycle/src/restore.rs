@@ -38,7 +38,7 @@ pub(crate) type Stand = Box<dyn Fn(Record) -> bool + Send + Sync>;
 /// A state to go to: found, laid out, checked.
 pub(crate) struct Aim {
     pub(crate) commit: ObjectId,
-    pub(crate) files: Listing,
+    pub(crate) files: Arc<Listing>,
     /// Not if processes stand by that were made of them.
     images: Option<LaidOut>,
     pub(crate) standby: Option<Arc<Standby>>,
@@ -109,7 +109,7 @@ impl Engine {
             |images: &LaidOut| GpuHeld::of(store.store(), &commit.short(), &snapshot, images.staged.device());
         // What has something on GPUs never stands by.
         let gpu = images.as_ref().map(held).transpose()?.flatten();
-        let files = Listing::of_snapshot(store.store(), &snapshot)?;
+        let files = self.inner.listings.at(store, commit)?;
         Ok(Aim { commit, files, images, standby: None, gpu, _using: using })
     }
 

@@ -92,7 +92,7 @@ fn put_files_back(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
     let (engine, store) = (work.engine, work.engine.inner.store.open()?);
     let kept = match swap.safe()? {
         Safe { files: Some(files), .. } => Arc::clone(files),
-        Safe { commit, .. } => Arc::new(Listing::of_snapshot(store.store(), &store.load(commit)?.1)?),
+        Safe { commit, .. } => engine.inner.listings.at(&store, *commit)?,
     };
     let going = swap.going()?;
     let (aim, _) = going.ready()?;

@@ -97,7 +97,7 @@ impl Engine {
         let wanted = Wanted { wish: wish.as_ref(), force: request.force, ends: None };
         let placed = self.place_gpus(&record, &head.short(), aim.gpu.as_ref(), wanted)?;
         let mut swap = Swap {
-            safe: Some(Safe { commit: head, files: Some(Arc::new(aim.files.clone())) }),
+            safe: Some(Safe { commit: head, files: Some(Arc::clone(&aim.files)) }),
             going: Some(Going::to(aim, placed, true, &files)),
             ..Swap::default()
         };

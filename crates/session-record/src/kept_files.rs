@@ -7,9 +7,9 @@ use api::{FileNote, KeptFiles};
 use cas_core::progress::Silent;
 use history::{KeptFor, UserStore};
 use staging::Stages;
-use workspace::{CaptureRequest, FilePolicy, Listing, LooseFile, Places};
+use workspace::{CaptureRequest, FilePolicy, Listing, Places};
 
-use crate::{Record, RecordError, Result};
+use crate::{Listings, Record, RecordError, Result};
 
 /// Keeps files of a session as they are now; the commit and what it has.
 pub fn keep_files(
@@ -38,9 +38,17 @@ pub fn keep_files(
 }
 
 /// What would be lost with a branch's files. Nothing for what has no files of its own.
-pub fn loose_files(record: &Record, places: &Places, store: &UserStore) -> Result<Vec<FileNote>> {
-    let note = |file: LooseFile| FileNote { path: file.path.into(), bytes: file.bytes };
-    Ok(loose(record, places, store)?.into_iter().map(note).collect())
+pub fn loose_files(
+    record: &Record,
+    places: &Places,
+    store: &UserStore,
+    listings: &Listings,
+) -> Result<Vec<FileNote>> {
+    let Some(origin) = &record.origin else { return Ok(Vec::new()) };
+    // A branch of an earlier version does not say when its files were made: all of them are newer than itself.
+    let made: SystemTime = origin.files_made.unwrap_or(record.created).into();
+    let loose = workspace::loose_files(&record.owner, places, made, &*listings.of(store, record)?)?;
+    Ok(loose.into_iter().map(|file| FileNote { path: file.path.into(), bytes: file.bytes }).collect())
 }
 
 /// Keeps what would be lost, if there is anything.
@@ -48,29 +56,18 @@ pub fn keep_loose_files(
     record: &Record,
     places: &Places,
     store: &UserStore,
+    listings: &Listings,
     stages: &Stages,
 ) -> Result<Option<KeptFiles>> {
-    let loose = loose(record, places, store)?;
-    if loose.is_empty() {
+    let files = loose_files(record, places, store, listings)?;
+    if files.is_empty() {
         return Ok(None);
     }
-    let named: Vec<PathBuf> = loose.iter().map(|file| file.path.clone()).collect();
+    let named: Vec<PathBuf> = files.iter().map(|file| file.path.as_path().to_owned()).collect();
     let (commit, kept) = keep_files(record, places, store, stages, &named, KeptFor::Removed)?;
-    if let Some(lost) = named.iter().find(|path| kept.content(path).is_none()) {
+    match named.into_iter().find(|path| kept.content(path).is_none()) {
         // It is asked again, and then with a word that the rest may go.
-        return Err(RecordError::NotKept { path: lost.clone() });
+        Some(path) => Err(RecordError::NotKept { path }),
+        None => Ok(Some(KeptFiles { commit, files })),
     }
-    let note = |file: LooseFile| FileNote { path: file.path.into(), bytes: file.bytes };
-    Ok(Some(KeptFiles { commit, files: loose.into_iter().map(note).collect() }))
-}
-
-fn loose(record: &Record, places: &Places, store: &UserStore) -> Result<Vec<LooseFile>> {
-    let Some(origin) = &record.origin else { return Ok(Vec::new()) };
-    let head = match record.head_id()? {
-        Some(head) => Listing::of_snapshot(store.store(), &store.load(&head)?.1)?,
-        None => Listing::default(),
-    };
-    // A branch of an earlier version does not say when its files were made: all of them are newer than itself.
-    let made: SystemTime = origin.files_made.unwrap_or(record.created).into();
-    Ok(workspace::loose_files(&record.owner, places, made, &head)?)
 }

@@ -18,12 +18,16 @@ pub struct Listings(Mutex<Vec<(ObjectId, Arc<Listing>)>>);
 impl Listings {
     /// What the newest snapshot of a session knows of files.
     pub fn of(&self, store: &UserStore, record: &Record) -> Result<Arc<Listing>> {
-        let Some(head) = record.head_id()? else { return Ok(Arc::default()) };
-        if let Some((_, found)) = self.kept().iter().find(|(commit, _)| *commit == head) {
+        record.head_id()?.map_or_else(|| Ok(Arc::default()), |head| self.at(store, head))
+    }
+
+    /// What a snapshot knows of files.
+    pub fn at(&self, store: &UserStore, commit: ObjectId) -> Result<Arc<Listing>> {
+        if let Some((_, found)) = self.kept().iter().find(|(known, _)| *known == commit) {
             return Ok(Arc::clone(found));
         }
-        let listing = Arc::new(Listing::of_snapshot(store.store(), &store.load(&head)?.1)?);
-        self.keep(head, Arc::clone(&listing));
+        let listing = Arc::new(Listing::of_snapshot(store.store(), &store.load(&commit)?.1)?);
+        self.keep(commit, Arc::clone(&listing));
         Ok(listing)
     }
 

@@ -1,12 +1,10 @@
 //! Tools about sessions: which there are, a new one, sleep and waking.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use api::{
-    FilePolicy, GpuWish, JobResult, Network, ResumeRequest, SessionState, Sessions, Start, StartRequest,
-    SuspendRequest,
+    FilePolicy, JobResult, ResumeRequest, SessionState, Sessions, Start, StartRequest, SuspendRequest,
 };
 use rmcp::handler::server::wrapper::{Json, Parameters};
 use rmcp::{tool, tool_router};
@@ -135,12 +133,8 @@ impl Server {
         };
         let request = StartRequest {
             name: asked.name,
-            start: Start::kernel(asked.kernel),
-            cwd: cwd.into(),
             env: start::environment(),
-            network: Network::Private,
             outside: asked.network,
-            workspace: None,
             files: match asked.files {
                 Some(Files::Tree) => {
                     FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: None }
@@ -150,12 +144,7 @@ impl Server {
                 None => FilePolicy::default(),
             },
             memory_limit: asked.memory_limit,
-            pids_limit: None,
-            sidecars: Vec::new(),
-            gpus: GpuWish::default(),
-            labels: BTreeMap::new(),
-            notebook: None,
-            policy: None,
+            ..StartRequest::of(Start::kernel(asked.kernel), cwd)
         };
         let session = self.daemon.job(Call::post("/v1/sessions", &request)?, daemon::session).await?;
         Ok(Json(SessionLine::from(&session)))
