@@ -5,9 +5,11 @@
 //! anew, each by itself, 0.1 to 0.2 s after it broke. If shell comes first, the kernel runs what it is asked to and publishes output
 //! that the client never hears, and the client waits for the end of its cell for ever.
 //!
-//! So whoever asks waits here until everybody can hear. (On *control* nobody waits: there a restored kernel is told that it lives again.) Which connections belong together nobody can tell. But all
-//! subscriptions that broke with the old process must be there again, and at least as many as there are connections on shell, for
-//! a client has one of each. We begin with a session that wakes up, and do not know then who was there before: all who were come
+//! So whoever asks waits here until everybody can hear. (On *control* nobody waits: there a restored kernel is told that it lives
+//! again.) Which connections belong together nobody can tell. But all subscriptions that broke with the old process must be there
+//! again, and at least as many as there are connections on shell, for a client has one of each. A client may come twice: the daemon
+//! connects again at once, and anew when it knows that the kernel is another. So a subscription that was counted as one of those that
+//! broke, and is left soon after by its own client, is missing again: it stood for the same client. We begin with a session that wakes up, and do not know then who was there before: all who were come
 //! within the first moments, so everybody waits for these. A client that has no iopub goes on when the kernel has been there for a
 //! second, and is not counted any more; whoever has not come back by then will not be waited for again.
 //!
@@ -103,6 +105,7 @@ impl Clients {
             channel,
             is_counted: AtomicBool::new(channel == Channel::Shell),
             has_left: AtomicBool::new(false),
+            filled: OnceLock::new(),
             answered: OnceLock::new(),
             is_over: AtomicBool::new(false),
         }
@@ -116,6 +119,8 @@ pub(super) struct Visit {
     is_counted: AtomicBool,
     /// The client has said its last word.
     has_left: AtomicBool,
+    /// When it was counted as one that is there again.
+    filled: OnceLock<Instant>,
     answered: OnceLock<Instant>,
     /// The kernel has said its last word.
     is_over: AtomicBool,
@@ -140,7 +145,19 @@ impl Visit {
         };
         let carried = goes_on.and_then(|goes_on| if goes_on { io::copy(from, to) } else { Ok(0) });
         self.has_left.store(true, Ordering::Relaxed);
+        if self.channel == Channel::Iopub && !self.is_over.load(Ordering::Relaxed) {
+            self.leaves_by_itself();
+        }
         carried.map(drop)
+    }
+
+    /// At once, not when the kernel has noticed: its client may be back before that.
+    fn leaves_by_itself(&self) {
+        let mut counts = self.clients.counts();
+        let came_back_just_now = self.filled.get().is_some_and(|filled| filled.elapsed() < LIMIT);
+        if self.leave(&mut counts) && came_back_just_now {
+            counts.missing += 1;
+        }
     }
 
     /// Carries what a client says before it is held, and holds it. `false` if it has ended before.
@@ -159,7 +176,11 @@ impl Visit {
         self.is_counted.store(true, Ordering::Relaxed);
         let mut counts = self.clients.counts();
         counts.hearing += 1;
-        counts.missing = counts.missing.saturating_sub(1);
+        if let Some(fewer) = counts.missing.checked_sub(1) {
+            counts.missing = fewer;
+            // It is set here only.
+            let _first = self.filled.set(Instant::now());
+        }
         self.clients.0.changed.notify_all();
     }
 
@@ -405,6 +426,31 @@ mod tests {
         shell.heard(SIGNATURE);
         assert!(shell.is_silent(ITS_TURN * 10), "the other one is not back");
         let _two = Carried::new(&clients, Channel::Iopub, &opening());
+        assert_eq!(shell.heard(20), [ZMTP; 20]);
+    }
+
+    #[test]
+    fn one_that_comes_twice_does_not_stand_for_two() {
+        let clients = Clients::default();
+        let hearing: Vec<Carried> =
+            (0..2).map(|_| Carried::new(&clients, Channel::Iopub, &opening())).collect();
+        let mut shell = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
+        assert_eq!(shell.heard(30), [ZMTP; 30]);
+        for one in hearing.iter().chain([&shell]) {
+            one.visit.back(&mut io::empty(), &mut io::sink()).expect("its end");
+        }
+        drop((hearing, shell));
+        let mut shell = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
+        shell.heard(SIGNATURE);
+        let mut hasty = Carried::new(&clients, Channel::Iopub, &opening());
+        hasty.heard(opening().len() + SUBSCRIPTION.len());
+        hasty.client.shutdown(std::net::Shutdown::Both).expect("it leaves");
+        while !hasty.visit.has_left.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        let _again = Carried::new(&clients, Channel::Iopub, &opening());
+        assert!(shell.is_silent(ITS_TURN * 20), "the other one is not back");
+        let _other = Carried::new(&clients, Channel::Iopub, &opening());
         assert_eq!(shell.heard(20), [ZMTP; 20]);
     }
 
