@@ -37,8 +37,10 @@ from infinijup.serverextension.ledger import REPEATABLE, Fence, Ledger, Question
 from infinijup.serverextension.messages import Incoming, outgoing
 
 PROBE_EVERY = 0.02
-# A kernel that has replied and still publishes no status for requests on its control channel never will.
+# A kernel that has replied for so long and is not heard may be one that publishes no status for requests on its control channel.
 NO_STATUS = 0.25
+# How many probes go to the control channel for each one to the shell; and when the kernel may be such a one.
+CONTROL_PROBES, FEWER_CONTROL_PROBES = 50, 10
 # A connection that the kernel did not take, because it still had the old one of the same name.
 RENEW_AFTER = 1.0
 SETTLE_LIMIT = 30.0
@@ -337,14 +339,15 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             self.desk.note_own(message["header"]["msg_id"])
             self._probes.add(message["header"]["msg_id"])
             attempt += 1
-            # Some kernels do not listen on the control channel, or only between cells.
-            self.session.send(self.channels["shell" if attempt % 50 == 0 else "control"], message)
+            # Some kernels do not listen on the control channel, or only between cells, or say nothing of it on IOPub. But a machine with
+            # much to do may also connect the one socket long after the other: only what is heard proves that it can be.
+            is_silent = self._replied is not None and time.monotonic() - self._replied > NO_STATUS
+            to_shell = attempt % (FEWER_CONTROL_PROBES if is_silent else CONTROL_PROBES) == 0
+            self.session.send(self.channels["shell" if to_shell else "control"], message)
             try:
                 await asyncio.wait_for(self._seen.wait(), PROBE_EVERY)
                 break
             except asyncio.TimeoutError:
-                if self._replied is not None and time.monotonic() - self._replied > NO_STATUS:
-                    break
                 if renew and self._replied is None and loop.time() - renewed > RENEW_AFTER and self.channels:
                     self._renew()
                     renewed = loop.time()

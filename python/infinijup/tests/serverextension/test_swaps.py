@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from infinijup.serverextension.connection import SwapAwareConnection
+
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -35,6 +37,27 @@ async def test_what_is_sent_during_a_swap_is_held_and_answered(notebook, page, r
         assert (answer.status, answer.text) == ("ok", f"{text}\n")
     # It is another process.
     assert (await first.run("print('x' in globals())")).text == "False\n"
+
+
+async def test_a_connection_that_hears_late_loses_nothing(notebook, page, rest, monkeypatch):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+    create, late = SwapAwareConnection.create_stream, []
+
+    def create_slowly(connection):
+        create(connection)
+        socket = connection.channels["iopub"].socket
+        place = socket.LAST_ENDPOINT
+        socket.disconnect(place)
+        asyncio.get_running_loop().call_later(1.0, socket.connect, place)
+        late.append(place)
+
+    monkeypatch.setattr(SwapAwareConnection, "create_stream", create_slowly)
+    await rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]})
+    assert late
+    assert (await opened.run("print(1)")).text == "1\n"
 
 
 async def test_what_was_cut_off_is_aborted(notebook, page, rest, daemon, until):
