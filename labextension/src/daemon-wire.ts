@@ -693,6 +693,20 @@ export type RollbackRequest = {
   notebook?: string | null;
 };
 
+/** Something that listens in a session. */
+export type Server = {
+  /** The port that it listens on, inside. */
+  port: number;
+  /** The port of the machine's loopback that leads to it, for the session's own user. */
+  outside_port: number;
+};
+
+/** The answer of `GET /v1/sessions/{id}/servers`. */
+export type Servers = {
+  /** By port. Those of the kernel itself are not among them. */
+  servers: Server[];
+};
+
 /** The answer of `GET /v1/sessions/{id}/files`. */
 export type SessionFiles = {
   /** Where the files of its workspace are, as they can be opened from outside. */

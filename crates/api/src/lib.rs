@@ -19,6 +19,7 @@ mod job;
 mod operation;
 mod patch;
 pub mod places;
+mod servers;
 mod session;
 pub mod settings;
 mod size;
@@ -46,6 +47,7 @@ pub use operation::{
 };
 pub use patch::{Keep, SessionPatch, SessionPolicy};
 pub use places::{PlaceError, Places, SOCKET_VARIABLE};
+pub use servers::{Server, Servers};
 pub use session::{
     EnvVar, FilePolicy, GpuWish, InterruptMode, KernelView, Network, Origin, SessionState, SessionView,
     Sessions, Start, StartRequest,

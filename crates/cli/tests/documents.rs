@@ -82,6 +82,7 @@ const COMMANDS: &[&[&str]] = &[
     &["logs"],
     &["exec"],
     &["files"],
+    &["servers"],
     &["diff"],
     &["forget"],
     &["gc"],

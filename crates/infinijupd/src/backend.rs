@@ -11,9 +11,9 @@ use api::{
     Activity, AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView,
     Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
     ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
-    ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionState, SessionView,
-    SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome,
-    SuspendRequest, TagRequest, Variable, Version,
+    ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch, SessionState,
+    SessionView, SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView,
+    SuspendOutcome, SuspendRequest, TagRequest, Variable, Version,
 };
 
 use lifecycle::{Asked, Did, Errand, SessionId};
@@ -71,6 +71,8 @@ pub trait Backend: Send + Sync + 'static {
     fn sessions(&self) -> Outcome<Vec<SessionView>>;
     /// One of them, by id, name or the beginning of an id.
     fn session(&self, which: &str) -> Outcome<SessionView>;
+    /// The servers that its processes run.
+    fn servers(&self, which: &str) -> Outcome<Vec<Server>>;
     /// Where the session's log is.
     fn log(&self, which: &str) -> Outcome<PathBuf>;
     /// The snapshots of a session, of its whole family, or all there are; newest first.

@@ -10,9 +10,9 @@ use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
     CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState,
     ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
-    ResumeRequest, RollbackOutcome, RollbackRequest, SessionFiles, SessionPatch, SessionView, SignalRequest,
-    SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome, SuspendRequest,
-    TagRequest, Text, Variable, Version, exit,
+    ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch, SessionView,
+    SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome,
+    SuspendRequest, TagRequest, Text, Variable, Version, exit,
 };
 use lifecycle::{
     Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, RecordError, SessionId,
@@ -132,6 +132,10 @@ impl Backend for Engine {
 
     fn session(&self, which: &str) -> Outcome<SessionView> {
         Ok(Self::session(self, which)?)
+    }
+
+    fn servers(&self, which: &str) -> Outcome<Vec<Server>> {
+        Ok(Self::servers(self, which)?)
     }
 
     fn log(&self, which: &str) -> Outcome<PathBuf> {

@@ -108,6 +108,12 @@ impl Engine {
         Ok(self.inner.place.log(&self.find(which)?.id))
     }
 
+    /// The servers that a session runs.
+    pub fn servers(&self, which: &str) -> Result<Vec<api::Server>> {
+        let record = self.find(which)?;
+        self.habitat(&record).servers(&record)
+    }
+
     /// Whether snapshots are encrypted.
     pub fn is_encrypted(&self) -> bool {
         // A store that is not as the settings have it was refused at the start.

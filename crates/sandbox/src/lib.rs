@@ -18,6 +18,8 @@ mod filesystem;
 mod forward;
 mod keepname;
 mod launch;
+mod listening;
+mod loopback;
 mod mounts;
 mod network;
 mod pasta;
@@ -43,6 +45,7 @@ pub use exec::{
 pub use forward::{Forwarder, free_ports};
 pub use keepname::{KEEPNAME, KEEPNAME_FILE};
 pub use launch::{forget_exit, holders_of, launch, recorded_exit, root_of};
+pub use loopback::{Loopback, Servers};
 pub use mounts::leftover_mounts;
 pub use pasta::Pasta;
 pub use process::Signal;

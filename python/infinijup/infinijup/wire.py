@@ -748,6 +748,22 @@ class RollbackRequest(_RollbackRequestAlways, total=False):
     notebook: str | None
 
 
+class Server(TypedDict):
+    """Something that listens in a session."""
+
+    # The port that it listens on, inside.
+    port: int
+    # The port of the machine's loopback that leads to it, for the session's own user.
+    outside_port: int
+
+
+class Servers(TypedDict):
+    """The answer of `GET /v1/sessions/{id}/servers`."""
+
+    # By port. Those of the kernel itself are not among them.
+    servers: list[Server]
+
+
 class SessionFiles(TypedDict):
     """The answer of `GET /v1/sessions/{id}/files`."""
 

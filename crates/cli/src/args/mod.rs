@@ -28,8 +28,8 @@ pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, Kernelspec
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs, SetupGpuArgs};
 pub(crate) use prune::{ForgetArgs, GcArgs};
 pub(crate) use session::{
-    BranchArgs, ExecArgs, FilesArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs, SnapshotArgs,
-    StopArgs, SuspendArgs,
+    BranchArgs, ExecArgs, FilesArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs, ServersArgs,
+    SnapshotArgs, StopArgs, SuspendArgs,
 };
 pub(crate) use start::{
     FileOptions, FilesChoice, KernelCommand, KernelRunArgs, KernelStartArgs, NetworkChoice, RunArgs,
@@ -133,6 +133,7 @@ pub(crate) enum OnlineCommand {
     Signal(SignalArgs),
     Rm(RmArgs),
     Files(FilesArgs),
+    Servers(ServersArgs),
     Logs(LogsArgs),
     Exec(ExecArgs),
     Attach(AttachArgs),

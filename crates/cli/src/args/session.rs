@@ -193,6 +193,18 @@ pub(crate) struct FilesArgs {
     pub(crate) to: Option<PathBuf>,
 }
 
+/// List the servers that a session runs, and where they are reached.
+///
+/// A server that a cell or a command has started listens in the session's own network. It is reached, by you only, at the address that is listed.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  infinijup servers analysis
+  curl http://127.0.0.1:$(infinijup servers analysis --json | jq '.servers[0].outside_port')/")]
+pub(crate) struct ServersArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
 /// Print what a session's processes wrote.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:

@@ -110,7 +110,7 @@ pub(crate) struct StartOptions {
     /// Which network it sees
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = NetworkChoice::Private)]
     pub(crate) network: NetworkChoice,
-    /// Give its private network a way out
+    /// Give its private network a way out, and to what listens on the machine's loopback
     #[arg(long)]
     pub(crate) outside: bool,
     /// The most memory that it may take: bytes, or with K, M, G or T

@@ -56,6 +56,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/sessions/{id}", get(sessions::show).patch(control::change).delete(sessions::remove))
         .route("/v1/sessions/{id}/history", get(sessions::history))
         .route("/v1/sessions/{id}/files", get(files::of_session))
+        .route("/v1/sessions/{id}/servers", get(sessions::servers))
         .route("/v1/sessions/{id}/log", get(log::log))
         .route("/v1/sessions/{id}/snapshot", post(sessions::snapshot))
         .route("/v1/sessions/{id}/give-up", post(control::give_up))

@@ -2,8 +2,8 @@
 
 use api::{
     AttachRequest, BranchRequest, CheckpointRequest, Commits, ErrorBody, ExecRequest, Job, RestoreRequest,
-    ResumeRequest, RollbackRequest, SessionView, Sessions, SnapshotRequest, StartRequest, StopRequest,
-    SuspendRequest,
+    ResumeRequest, RollbackRequest, Servers, SessionView, Sessions, SnapshotRequest, StartRequest,
+    StopRequest, SuspendRequest,
 };
 use axum::Json;
 use axum::extract::State;
@@ -30,6 +30,15 @@ pub(crate) async fn list(State(app): State<App>) -> Outcome<Json<Sessions>> {
 )]
 pub(crate) async fn show(State(app): State<App>, Id(id): Id) -> Outcome<Json<SessionView>> {
     Ok(Json(resolve(&app, id).await?))
+}
+
+/// The servers that its processes run. Each has a port on the machine's loopback from then on, for as long as it listens.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}/servers", tag = "sessions", params(("id" = String, Path)),
+    responses((status = 200, body = Servers), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn servers(State(app): State<App>, Id(id): Id) -> Outcome<Json<Servers>> {
+    Ok(Json(Servers { servers: ask(&app, move |backend| backend.servers(&id)).await? }))
 }
 
 /// How much of a session's history.

@@ -9,7 +9,7 @@ use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
     CopiedFile, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
     FileNote, FilePolicy, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, KeptFiles, Network,
-    RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest,
+    RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Server,
     SessionFiles, SessionPatch, SessionPolicy, SessionState, SessionView, Signal, SignalRequest, Skipped,
     SnapshotFiles, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StartRequest, StopRequest, StoreView,
     SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version,
@@ -141,6 +141,10 @@ impl Backend for Double {
         let sessions = self.sessions()?;
         let found = sessions.into_iter().find(|session| session.id == which || session.name == which);
         found.ok_or_else(|| LifecycleError::NoSuchSession { which: which.to_owned() }.into())
+    }
+
+    fn servers(&self, which: &str) -> Outcome<Vec<Server>> {
+        self.session(which).map(|_| vec![Server { port: 8050, outside_port: 40123 }])
     }
 
     fn log(&self, _: &str) -> Outcome<PathBuf> {

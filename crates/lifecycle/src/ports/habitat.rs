@@ -99,6 +99,11 @@ pub trait Habitat: Send + Sync {
     /// Opens the way out of its network, if it is wanted and not there. Best effort: no machine's network may cost a session.
     fn open_network(&self, record: &mut Record);
 
+    /// The servers that its processes run.
+    fn servers(&self, _record: &Record) -> Result<Vec<api::Server>> {
+        Ok(Vec::new())
+    }
+
     /// Leads ports outside to its kernel's.
     fn forward(&self, id: &SessionId, ports: &[u16]) -> Result<Identity>;
 

@@ -6,6 +6,7 @@
 mod beside;
 mod ending;
 mod host_tree;
+mod joined;
 mod own_box;
 mod room;
 mod same_files;

@@ -9,8 +9,9 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use api::Network;
+use api::{Network, Server};
 use base::io_error;
 use checkpoint_criu::images::{FileKind, Images};
 use lifecycle::ports::{Habitat, LOG, Made, Place, Record, make_private};
@@ -37,7 +38,9 @@ const CLOCKS_FILE: &str = "infinijup-clocks.json";
 /// Boxes of this user.
 pub(crate) struct OwnBox {
     pub(super) place: Place,
-    program: Program,
+    pub(super) program: Program,
+    /// Held while somebody looks whether a box is joined with the machine's loopback ([`super::joined`]), and joins it.
+    joining: Mutex<()>,
     /// Those that stand by beside those that live ([`super::beside`]).
     pub(super) beside: Beside,
 }
@@ -53,7 +56,12 @@ pub(super) enum Role {
 
 impl OwnBox {
     pub(crate) fn new(place: &Place, program: &Program, standby: bool) -> Self {
-        Self { place: place.clone(), program: program.clone(), beside: Beside::new(standby) }
+        let joining = Mutex::default();
+        Self { place: place.clone(), program: program.clone(), joining, beside: Beside::new(standby) }
+    }
+
+    pub(super) fn joining(&self) -> MutexGuard<'_, ()> {
+        self.joining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the box of a session: with commands, or empty for a restore of `images`.
@@ -104,8 +112,21 @@ impl OwnBox {
         }
         record.holder = Some(launched.holder);
         record.init = launched.root;
-        self.open_network(record);
+        self.open_way_out(record);
         Ok(launched)
+    }
+
+    fn open_way_out(&self, record: &mut Record) {
+        let Some(holder) = record.holder.filter(|_| record.network == Network::Private && record.outside)
+        else {
+            return;
+        };
+        if record.pasta.is_some_and(|pasta| pasta.is_alive()) {
+            return;
+        }
+        // Two of them at once would read each other's.
+        let note = self.place.session(&record.id).join(format!("pasta-{}.pid", holder.pid));
+        record.pasta = Pasta::start(holder, &note).ok().flatten().map(|pasta| pasta.identity);
     }
 
     /// The log only grows and is not part of a snapshot; but CRIU refuses a file that is shorter than it was.
@@ -141,7 +162,9 @@ impl OwnBox {
 
 impl Habitat for OwnBox {
     fn launch(&self, record: &mut Record, commands: Commands, devices: Vec<DeviceNode>) -> Result<()> {
-        self.make(record, Some(commands), devices, None, Role::Lives).map(drop)
+        self.make(record, Some(commands), devices, None, Role::Lives)?;
+        self.join(record);
+        Ok(())
     }
 
     fn make_ready(&self, record: &mut Record, images: &Path, devices: Vec<DeviceNode>) -> Result<()> {
@@ -165,7 +188,9 @@ impl Habitat for OwnBox {
     }
 
     fn move_in(&self, record: &mut Record, beside: &Record) -> Result<()> {
-        self.move_one_in(record, beside)
+        self.move_one_in(record, beside)?;
+        self.join(record);
+        Ok(())
     }
 
     fn end_beside(&self, beside: &Record) -> Result<()> {
@@ -190,7 +215,10 @@ impl Habitat for OwnBox {
     }
 
     fn restored_root(&self, record: &Record, _: i32) -> Result<Option<Identity>> {
-        Ok(sandbox::root_of(holder(record)?)?)
+        let root = sandbox::root_of(holder(record)?)?;
+        // Not before: a port that the machine has must be free for those that come.
+        self.join(record);
+        Ok(root)
     }
 
     fn save(&self, record: &Record, images: &Path) -> Result<()> {
@@ -228,16 +256,12 @@ impl Habitat for OwnBox {
     }
 
     fn open_network(&self, record: &mut Record) {
-        let Some(holder) = record.holder.filter(|_| record.network == Network::Private && record.outside)
-        else {
-            return;
-        };
-        if record.pasta.is_some_and(|pasta| pasta.is_alive()) {
-            return;
-        }
-        // Two of them at once would read each other's.
-        let note = self.place.session(&record.id).join(format!("pasta-{}.pid", holder.pid));
-        record.pasta = Pasta::start(holder, &note).ok().flatten().map(|pasta| pasta.identity);
+        self.open_way_out(record);
+        self.join_again(record);
+    }
+
+    fn servers(&self, record: &Record) -> Result<Vec<Server>> {
+        self.servers_of(record)
     }
 
     fn forward(&self, id: &SessionId, ports: &[u16]) -> Result<Identity> {

@@ -50,22 +50,64 @@ pub(super) fn take(
     }
 }
 
-/// The end of a stream is passed on; a broken one ends both directions.
+/// Between a client and a kernel, which may have to wait for each other.
 fn both_ways(client: &TcpStream, server: &UnixStream, visit: &Visit) -> io::Result<()> {
+    carry(
+        client,
+        server,
+        || visit.there(&mut &*client, &mut &*server, |limit| client.set_read_timeout(limit)),
+        || visit.back(&mut &*server, &mut &*client),
+    )
+}
+
+/// Between any two.
+pub(super) fn plainly_both_ways(client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+    carry(
+        client,
+        server,
+        || io::copy(&mut &*client, &mut &*server).map(drop),
+        || io::copy(&mut &*server, &mut &*client).map(drop),
+    )
+}
+
+/// What can be told that it ends.
+trait End: Sync {
+    fn end(&self, how: Shutdown) -> io::Result<()>;
+}
+
+impl End for TcpStream {
+    fn end(&self, how: Shutdown) -> io::Result<()> {
+        self.shutdown(how)
+    }
+}
+
+impl End for UnixStream {
+    fn end(&self, how: Shutdown) -> io::Result<()> {
+        self.shutdown(how)
+    }
+}
+
+/// The end of a stream is passed on; a broken one ends both directions.
+fn carry(
+    client: &impl End,
+    server: &impl End,
+    there: impl FnOnce() -> io::Result<()> + Send,
+    back: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
     // Either may be closed already.
     let end_both = || {
-        let _ = client.shutdown(Shutdown::Both);
-        let _ = server.shutdown(Shutdown::Both);
+        let _ = client.end(Shutdown::Both);
+        let _ = server.end(Shutdown::Both);
     };
     let there = || {
-        let carried = visit.there(&mut &*client, &mut &*server, |limit| client.set_read_timeout(limit));
-        let _ = server.shutdown(Shutdown::Write);
+        let carried = there();
+        let _ = server.end(Shutdown::Write);
         carried.unwrap_or_else(|_| end_both());
     };
     std::thread::scope(|scope| {
         std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, there)?;
-        let carried = visit.back(&mut &*server, &mut &*client);
-        let _ = client.shutdown(Shutdown::Write);
+        let carried = back();
+        let _ = client.end(Shutdown::Write);
         carried.unwrap_or_else(|_| end_both());
         Ok(())
     })

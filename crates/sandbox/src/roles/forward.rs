@@ -7,14 +7,14 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use super::carry::{Open, take};
 use super::clients::{Channel, Clients};
-use super::whose::owner;
+use super::whose::is_ours;
 use super::{Outcome, number, while_doing, with_causes};
 use crate::forward::{Forwarder, Report};
 use crate::process::Identity;
@@ -81,20 +81,10 @@ fn start(words: &[OsString]) -> Outcome<(Forwarder, Vec<(TcpListener, PathBuf)>)
 }
 
 /// Leads a connection of our own user to the gate.
-fn admit(client: &TcpStream, socket: &std::path::Path) -> io::Result<UnixStream> {
-    let (here, there) = (v4(client.local_addr()?)?, v4(client.peer_addr()?)?);
-    let own = rustix::process::geteuid().as_raw();
-    // Root needs nobody's leave.
-    if !matches!(owner(there, here)?, Some(uid) if uid == own || uid == 0) {
+fn admit(client: &TcpStream, socket: &Path) -> io::Result<UnixStream> {
+    if !is_ours(client)? {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     client.set_nodelay(true)?;
     UnixStream::connect(socket)
-}
-
-fn v4(address: std::net::SocketAddr) -> io::Result<SocketAddrV4> {
-    match address {
-        std::net::SocketAddr::V4(address) => Ok(address),
-        std::net::SocketAddr::V6(_) => Err(io::ErrorKind::Unsupported.into()),
-    }
 }

@@ -175,7 +175,7 @@ pub(super) fn sockets() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse_identity(value: &OsString) -> Outcome<Identity> {
+pub(super) fn parse_identity(value: &OsString) -> Outcome<Identity> {
     let parsed = value.to_str().and_then(|text| {
         let (pid, start_time) = text.split_once(':')?;
         Some(Identity { pid: pid.parse().ok()?, start_time: start_time.parse().ok()? })

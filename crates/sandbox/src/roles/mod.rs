@@ -14,6 +14,9 @@
 //! sockets     tells which Unix sockets of the box are connected to which
 //! forward     starts `serve` so that it is nobody's child, and ends
 //! serve       carries connections of its own user from the machine's loopback to a box's gate
+//! loopback    starts `join` so that it is nobody's child, and ends
+//! join        carries connections between a box's loopback and the machine's
+//! door        makes sockets in a box's network for `join`
 //! real-ids    takes a user's real ids and becomes CRIU, for processes outside of boxes
 //! ```
 //!
@@ -27,6 +30,7 @@ mod gate;
 mod holder;
 mod init;
 mod inside;
+mod join;
 mod launch;
 mod real_ids;
 mod relay;
@@ -84,6 +88,9 @@ pub fn main() -> ExitCode {
         Some("sockets") => inside::sockets(),
         Some("forward") => forward::forward(words),
         Some("serve") => forward::serve(&words),
+        Some("loopback") => join::loopback(words),
+        Some("join") => join::join(&words),
+        Some("door") => join::door(&words),
         Some("real-ids") => real_ids::real_ids(words),
         _ => Err("this program is run by infinijupd, not by hand".to_owned()),
     };

@@ -9,7 +9,7 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
@@ -21,8 +21,22 @@ use crate::unix::{HEADER, SOCK_DIAG_BY_FAMILY, u16_at, u32_at};
 /// Whether diagnostics have ever answered. 'There is no such socket' is also what they say where they cannot answer at all.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the other end of this connection is our own user's, or root's, who needs nobody's leave.
+pub(super) fn is_ours(client: &TcpStream) -> io::Result<bool> {
+    let (here, there) = (v4(client.local_addr()?)?, v4(client.peer_addr()?)?);
+    let own = rustix::process::geteuid().as_raw();
+    Ok(matches!(owner(there, here)?, Some(uid) if uid == own || uid == 0))
+}
+
+fn v4(address: SocketAddr) -> io::Result<SocketAddrV4> {
+    match address {
+        SocketAddr::V4(address) => Ok(address),
+        SocketAddr::V6(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 /// Whose socket is bound to `local` and connected to `remote`; `None` if it is nobody's.
-pub(super) fn owner(local: SocketAddrV4, remote: SocketAddrV4) -> io::Result<Option<u32>> {
+fn owner(local: SocketAddrV4, remote: SocketAddrV4) -> io::Result<Option<u32>> {
     match ask(local, remote) {
         Ok(owner) => {
             ANSWERED.store(true, Ordering::Relaxed);
@@ -102,15 +116,12 @@ fn in_table(table: &str, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u3
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, TcpListener};
 
     use super::*;
 
-    fn v4(address: io::Result<SocketAddr>) -> SocketAddrV4 {
-        match address.expect("an address") {
-            SocketAddr::V4(address) => address,
-            SocketAddr::V6(_) => unreachable!("it is bound to 127.0.0.1"),
-        }
+    fn address(address: io::Result<SocketAddr>) -> SocketAddrV4 {
+        address.and_then(v4).expect("an address")
     }
 
     #[test]
@@ -118,12 +129,14 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
         let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
         let (server, _) = listener.accept().expect("its other end");
-        let (here, there) = (v4(server.local_addr()), v4(server.peer_addr()));
+        let (here, there) = (address(server.local_addr()), address(server.peer_addr()));
+        assert!(is_ours(&server).expect("an answer"));
         let table = || fs::read_to_string("/proc/net/tcp").expect("the table");
         let own = Some(rustix::process::geteuid().as_raw());
         assert_eq!(owner(there, here).expect("an answer"), own);
         assert_eq!(in_table(&table(), there, here), own);
         drop(client);
+        assert!(!is_ours(&server).expect("an answer"));
         assert_eq!(owner(there, here).expect("an answer"), None);
         assert_eq!(in_table(&table(), there, here), None);
         let nobody = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);

@@ -18,6 +18,7 @@ mod logs;
 mod ps;
 mod rm;
 mod rollback;
+mod servers;
 pub(super) mod show;
 mod sleep;
 mod snapshot;
@@ -109,6 +110,7 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Signal(args) => control::signal(&online, &args),
         OnlineCommand::Rm(args) => rm::run(&online, &args),
         OnlineCommand::Files(args) => files::run(&online, &args),
+        OnlineCommand::Servers(args) => servers::run(&online, &args),
         OnlineCommand::Logs(args) => logs::run(&online, &args),
         OnlineCommand::Attach(args) => attach::attach(&online, args),
         OnlineCommand::Checkpoint(args) => attach::checkpoint(&online, &args),
