@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -259,7 +260,7 @@ impl BranchFiles<'_> {
         for path in done.created {
             let Some(spot) = places.spot(&path) else { continue };
             let copy = self.outside.join(&spot.below);
-            if self.open.contains(&path) && self.is_database(&bases, &spot)? {
+            if self.open.contains(&path) && self.is_closed_database(&bases, &spot)? {
                 made.warnings.push(read_only(&path));
             }
             made.moved.push((path, copy));
@@ -275,24 +276,35 @@ impl BranchFiles<'_> {
         let bases = Bases::with_workspace(copy).map_err(io_error("open", self.workspace))?;
         for path in self.open.iter().filter(|path| self.source.in_workspace(path)) {
             let Some(spot) = self.source.spot(path) else { continue };
-            if self.is_database(&bases, &spot)? {
+            if self.is_closed_database(&bases, &spot)? {
                 made.warnings.push(read_only(path));
             }
         }
         Ok(())
     }
 
-    fn is_database(&self, bases: &Bases, spot: &Spot) -> Result<bool> {
-        let begins =
-            || bases.open_file(spot, OFlags::RDONLY).is_ok_and(|(file, _)| begins_with(&file, SQLITE));
-        Ok(sandbox::as_user(self.user, begins)?)
+    /// Whether it is a database that SQLite does not write to through a connection that was opened with another inode number. With a
+    /// write-ahead log it does not look at the number.
+    fn is_closed_database(&self, bases: &Bases, spot: &Spot) -> Result<bool> {
+        const WRITE_VERSION: u64 = 18;
+        const WITH_LOG: [u8; 1] = [2];
+        let look = || {
+            let opened = bases.open_file(spot, OFlags::RDONLY);
+            opened.is_ok_and(|(file, _)| {
+                let mut version = [0];
+                begins_with(&file, SQLITE)
+                    && file.read_exact_at(&mut version, WRITE_VERSION).is_ok()
+                    && version != WITH_LOG
+            })
+        };
+        Ok(sandbox::as_user(self.user, look)?)
     }
 }
 
 fn read_only(path: &Path) -> String {
     format!(
-        "`{}` is an SQLite database that was open; the branch's copy has another inode number, so SQLite makes that \
-         connection read-only: open it again in the branch",
+        "`{}` is an SQLite database that was open. The branch has a copy of its own, which SQLite lets that connection \
+         read but not write: open it again in the branch, or use a database with a write-ahead log (journal_mode=wal)",
         path.display()
     )
 }
