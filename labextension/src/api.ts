@@ -190,6 +190,11 @@ export class Api {
     return this._send('DELETE', `sessions/${encodeURIComponent(id)}`);
   }
 
+  /** The servers that a session runs. */
+  servers(session: string): Promise<Wire.ServersAnswer> {
+    return this._get(`sessions/${encodeURIComponent(session)}/servers`);
+  }
+
   /** The files that a snapshot has. */
   filesOf(commit: string): Promise<Wire.SnapshotFiles> {
     return this._get('files', { commit });

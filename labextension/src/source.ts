@@ -11,6 +11,7 @@ import type { ApiError } from './api';
 import type { IHistorySource, IHistoryState } from './history/source';
 import type { IKernelState, Model } from './model';
 import { asApiError } from './model';
+import { linksOf, Servers } from './servers';
 import type { HistoryAnswer } from './wire';
 
 /** How long news are gathered before the server is asked, in milliseconds. */
@@ -19,6 +20,16 @@ const GATHER = 150;
 /** The source. */
 export class HistorySource implements IHistorySource, IDisposable {
   constructor(private readonly _model: Model) {
+    const { api } = _model;
+    this._servers = new Servers(
+      async session =>
+        linksOf(
+          await api.servers(session),
+          api.settings.baseUrl,
+          window.location
+        ),
+      () => this._update()
+    );
     _model.changed.connect(this._onChanged, this);
     _model.awayChanged.connect(this._update, this);
     this._state = this._compute();
@@ -39,6 +50,7 @@ export class HistorySource implements IHistorySource, IDisposable {
   dispose(): void {
     this._isDisposed = true;
     clearTimeout(this._timer);
+    this._servers.stop();
     Signal.clearData(this);
   }
 
@@ -58,6 +70,7 @@ export class HistorySource implements IHistorySource, IDisposable {
   setVisible(visible: boolean): void {
     this._visible = visible;
     this._want();
+    this._update();
   }
 
   /** Asks the server now. */
@@ -124,6 +137,8 @@ export class HistorySource implements IHistorySource, IDisposable {
 
   private _update(): void {
     if (!this._isDisposed) {
+      const session = this._kernel()?.session ?? null;
+      this._servers.follow(this._visible ? session : null);
       this._state = this._compute();
       this._changed.emit();
     }
@@ -152,12 +167,14 @@ export class HistorySource implements IHistorySource, IDisposable {
       whyNot: kernel?.whyNot ?? null,
       commits: history?.commits ?? [],
       threads: history?.threads ?? [],
+      servers: this._servers.links,
       job: kernel?.job ?? null,
       away: this._model.away,
       error
     };
   }
 
+  private readonly _servers: Servers;
   private readonly _changed = new Signal<this, void>(this);
   private _state: IHistoryState;
   private _kernelId: string | null = null;

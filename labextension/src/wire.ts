@@ -56,6 +56,13 @@ export type HistoryAnswer = {
   threads: ThreadView[];
 };
 
+/** The answer of `GET sessions/{id}/servers`. */
+export type ServersAnswer = {
+  servers: Daemon.Server[];
+  /** Whether the server leads to ports of its machine at `proxy/PORT/`. */
+  proxied: boolean;
+};
+
 /** The answer of `POST branch`. */
 export type BranchAnswer = {
   kernel_id: string;

@@ -7,7 +7,7 @@ import type { JobNews } from '../wire';
 import type { IActions } from './actions';
 import { Icon } from './icons';
 import { Course } from './progress';
-import type { IHistoryState } from './source';
+import type { IHistoryState, IServerLink } from './source';
 
 function Button(props: {
   label: string;
@@ -111,6 +111,45 @@ export function Banners(props: {
     default:
       return null;
   }
+}
+
+/** The servers that this kernel runs, each with a way to it. */
+export function ServerLinks(props: {
+  servers: readonly IServerLink[];
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { servers, trans } = props;
+  if (!servers.length) {
+    return null;
+  }
+  return (
+    <ul
+      className="jp-InfinijupHistory-servers"
+      aria-label={trans.__('Servers of this kernel')}
+    >
+      {servers.map(({ port, url }) => (
+        <li key={port} data-infinijup-server={port}>
+          <Icon name="server" />
+          {url ? (
+            <a href={url} target="_blank" rel="noopener noreferrer">
+              {trans.__('Server on port %1', port)}
+            </a>
+          ) : (
+            <span
+              title={trans.__(
+                'This page cannot reach it. Install jupyter-server-proxy beside JupyterLab to open it from here.'
+              )}
+            >
+              {trans.__(
+                'Server on port %1 (needs jupyter-server-proxy to be opened from here)',
+                port
+              )}
+            </span>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
 }
 
 /** What is shown where there is no list. `null` if there is one. */

@@ -20,6 +20,7 @@ type Name =
   | 'warning'
   | 'resume'
   | 'close'
+  | 'server'
   | 'more';
 
 const PATHS: Record<Name, string> = {
@@ -35,6 +36,9 @@ const PATHS: Record<Name, string> = {
     'M5 5.2v5.6 M5 10c0-3 6-1.5 6-4.8 M5 2.2a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3z M11 2.2a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3z M5 10.8a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3z',
   // An arrow back.
   rollback: 'M3 4v3.5h3.5 M3.3 7.3A5 5 0 1 1 3.2 10',
+  // A globe.
+  server:
+    'M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11z M2.5 8h11 M8 2.5c-3 3-3 8 0 11 M8 2.5c3 3 3 8 0 11',
   refresh: 'M13 4v3.5H9.5 M12.7 7.3A5 5 0 1 0 12.8 10',
   search: 'M7 3a4 4 0 1 0 0 8 4 4 0 0 0 0-8z M10 10l3.5 3.5',
   open: 'M4 6l4 4 4-4',

@@ -7,6 +7,14 @@
 import type { ISignal } from '@lumino/signaling';
 import type { CommitView, JobNews, SessionView, ThreadView } from '../wire';
 
+/** A server that the kernel runs. */
+export interface IServerLink {
+  /** As the kernel sees it. */
+  readonly port: number;
+  /** Where this page finds it; `null` if it cannot. */
+  readonly url: string | null;
+}
+
 /** The history of the notebook in front. */
 export interface IHistoryState {
   /** `none`: no notebook is in front, or its kernel has no history; `error` says why a history could not be read. */
@@ -20,6 +28,7 @@ export interface IHistoryState {
   /** Newest first; a snapshot never comes before one that was made from it. */
   readonly commits: readonly CommitView[];
   readonly threads: readonly ThreadView[];
+  readonly servers: readonly IServerLink[];
   /** What is under way for this kernel. */
   readonly job: JobNews | null;
   /** Whether the daemon cannot be reached. */

@@ -5,7 +5,7 @@ import React from 'react';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommitView } from '../wire';
 import type { IActions } from './actions';
-import { Banners, Instead, Progress } from './banners';
+import { Banners, Instead, Progress, ServerLinks } from './banners';
 import { takeBearings } from './commits';
 import { assignColours, layOut } from './lanes';
 import { HistoryList } from './list';
@@ -155,6 +155,7 @@ export function HistoryView(props: IViewProps): JSX.Element {
       />
       <Progress job={state.job} trans={trans} />
       <Banners state={state} actions={actions} trans={trans} />
+      <ServerLinks servers={state.servers} trans={trans} />
       {instead ?? (
         <HistoryList
           key={state.path ?? state.kernelId ?? ''}

@@ -37,6 +37,7 @@ function state(more: Partial<IHistoryState>): IHistoryState {
     whyNot: null,
     commits: [],
     threads: [],
+    servers: [],
     job: null,
     away: false,
     error: null,
@@ -193,6 +194,21 @@ describe('banners', () => {
     renderToStaticMarkup(
       <Banners state={state(more)} actions={actions} trans={trans} />
     );
+
+  it('lead to the servers of the kernel', () => {
+    const drawn = draw({
+      servers: [
+        { port: 8050, url: '/lab/proxy/40123/' },
+        { port: 8051, url: null }
+      ]
+    });
+    assert.match(
+      drawn,
+      /<a href="\/lab\/proxy\/40123\/" target="_blank" rel="noopener noreferrer">Server on port 8050<\/a>/
+    );
+    assert.match(drawn, /Server on port 8051 \(needs jupyter-server-proxy/);
+    assert.doesNotMatch(draw({}), /Server/);
+  });
 
   it('offer to resume what is suspended', () => {
     assert.match(

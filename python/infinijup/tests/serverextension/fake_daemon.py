@@ -155,6 +155,9 @@ class FakeDaemon:
                 view = self.sessions.pop(session)
                 self.tell("session_removed", session=session)
                 return 200, view
+            case "GET", "sessions", session, "servers":
+                _ = self.sessions[session]
+                return 200, {"servers": [{"port": 8050, "outside_port": 40123}]}
             case "GET", "sessions", session, "files":
                 view = self.sessions[session]
                 return 200, {

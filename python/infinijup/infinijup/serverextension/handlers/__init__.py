@@ -24,6 +24,7 @@ from infinijup.serverextension.handlers.kernels import (
     SuspendHandler,
 )
 from infinijup.serverextension.handlers.server import DoctorHandler, PolicyHandler, StatusHandler, StoreHandler
+from infinijup.serverextension.handlers.servers import ServersHandler
 
 _KERNEL = r"(?P<kernel_id>\w+-\w+-\w+-\w+-\w+)"
 
@@ -32,6 +33,7 @@ ROUTES = [
     (r"infinijup/sessions", SessionsHandler),
     (r"infinijup/sessions/(?P<session_id>[^/]+)", SessionHandler),
     (r"infinijup/sessions/(?P<session_id>[^/]+)/files", SessionFilesHandler),
+    (r"infinijup/sessions/(?P<session_id>[^/]+)/servers", ServersHandler),
     (r"infinijup/files", SnapshotFilesHandler),
     (r"infinijup/history", HistoryHandler),
     (r"infinijup/snapshot", SnapshotHandler),
