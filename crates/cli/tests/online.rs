@@ -199,6 +199,16 @@ fn rollback_tells_how_to_undo_it_and_what_was_closed() {
 }
 
 #[test]
+fn servers_are_listed_with_their_addresses() {
+    let answer =
+        json!({"servers": [{"port": 80, "outside_port": 40123}, {"port": 8050, "outside_port": 40124}]});
+    let (asked, ran, line) = both_answers(answer.clone(), &["servers", "analysis"]);
+    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("GET", "/v1/sessions/analysis/servers"));
+    assert_eq!(ran.out, "port 80     http://127.0.0.1:40123/\nport 8050   http://127.0.0.1:40124/\n");
+    assert_eq!((&line["message_type"], &line["servers"]), (&"servers".into(), &answer["servers"]));
+}
+
+#[test]
 fn branch_lists_what_was_made_and_what_is_shared() {
     let one = |name: &str| {
         json!({
