@@ -55,6 +55,11 @@ export type BranchRequest = {
   gpus?: GpuWish | null;
   /** The document as it is in the editor, if a new snapshot is taken. */
   notebook?: string | null;
+  /**
+   * Also from a snapshot that was made elsewhere: a foreign program, which runs with all rights of its
+   * user.
+   */
+  force?: boolean;
 };
 
 /** A cell of a notebook. */

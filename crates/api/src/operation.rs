@@ -192,6 +192,9 @@ pub struct BranchRequest {
     /// The document as it is in the editor, if a new snapshot is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notebook: Option<String>,
+    /// Also from a snapshot that was made elsewhere: a foreign program, which runs with all rights of its user.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 
 /// A branch was made.

@@ -41,7 +41,7 @@ impl UserStore {
     }
 
     /// A part of a snapshot. One that is longer than `limit` is none that we wrote.
-    pub(crate) fn read_part(&self, commit: &str, blob: BlobRef, limit: u64) -> Result<Vec<u8>> {
+    pub fn read_part(&self, commit: &str, blob: BlobRef, limit: u64) -> Result<Vec<u8>> {
         if blob.len > limit {
             let detail = format!("a part of it has {} bytes", blob.len);
             return Err(HistoryError::BadSnapshot { commit: commit.to_owned(), detail });

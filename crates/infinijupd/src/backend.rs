@@ -116,10 +116,10 @@ pub trait Backend: Send + Sync + 'static {
         request: RollbackRequest,
         progress: &dyn Progress,
     ) -> Outcome<RollbackOutcome>;
-    /// Makes branches of a session.
+    /// Makes branches of a session; without one, of the snapshot that is named.
     fn branch(
         &self,
-        which: &str,
+        which: Option<&str>,
         request: BranchRequest,
         progress: &dyn Progress,
     ) -> Outcome<Vec<BranchOutcome>>;

@@ -217,7 +217,7 @@ impl Backend for Engine {
 
     fn branch(
         &self,
-        which: &str,
+        which: Option<&str>,
         request: BranchRequest,
         progress: &dyn Progress,
     ) -> Outcome<Vec<BranchOutcome>> {

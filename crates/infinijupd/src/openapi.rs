@@ -20,7 +20,7 @@ use crate::routes::{control, files, history, jobs, log, sessions, system};
         history::history, history::diff, history::commit, history::notebook, history::variables, history::tag,
         history::untag, history::forget, history::gc, files::of_session, files::of_snapshot, files::copy_out,
         sessions::list, sessions::start, sessions::show, sessions::remove, sessions::history, sessions::servers, log::log,
-        sessions::snapshot, sessions::rollback, sessions::branch, sessions::suspend, sessions::resume, sessions::stop,
+        sessions::snapshot, sessions::rollback, sessions::branch, sessions::branch_snapshot, sessions::suspend, sessions::resume, sessions::stop,
         control::change, control::give_up, control::signal, control::restart, sessions::exec, sessions::attach, sessions::checkpoint, sessions::restore,
         jobs::list, jobs::show, jobs::job_events, jobs::events,
     ),

@@ -35,6 +35,8 @@ pub(crate) enum Operation {
     Checkpoint(CheckpointRequest),
     /// Bring one back from a directory.
     Restore(RestoreRequest),
+    /// Make new sessions of a snapshot, whether or not the one that it was taken of is there.
+    Branch(BranchRequest),
     /// Forget snapshots.
     Forget(ForgetRequest),
     /// Free what nothing leads to any more.
@@ -78,6 +80,7 @@ impl Operation {
             Self::Attach(_) => JobKind::Attach,
             Self::Checkpoint(_) => JobKind::Checkpoint,
             Self::Restore(_) => JobKind::Restore,
+            Self::Branch(_) => JobKind::Branch,
             Self::Forget(_) => JobKind::Forget,
             Self::Gc => JobKind::Gc,
             Self::CopyOut(..) => JobKind::CopyOut,
@@ -98,6 +101,8 @@ impl Operation {
                 absolute("directory", &request.directory)
             }
             Self::Restore(request) => absolute("directory", &request.directory),
+            Self::Branch(request) if request.from.is_none() => Err(bad_field("from", "names no snapshot")),
+            Self::Branch(request) => check_branch(request),
             Self::Forget(request) if request.commits.len() > FORGET_LIMIT => {
                 Err(bad_field("commits", format_args!("has more than {FORGET_LIMIT} snapshots")))
             }
@@ -120,6 +125,9 @@ impl Operation {
             Self::Attach(request) => backend.attach(request, progress).map(view),
             Self::Checkpoint(request) => backend.checkpoint(request, progress).map(JobResult::Checkpoint),
             Self::Restore(request) => backend.restore(request, progress).map(JobResult::Restore),
+            Self::Branch(request) => {
+                backend.branch(None, request, progress).map(|branches| JobResult::Branch { branches })
+            }
             Self::Forget(request) => backend.forget(request, progress).map(JobResult::Forget),
             Self::Gc => backend.gc(progress).map(JobResult::Gc),
             Self::CopyOut(which, request) => {
@@ -151,14 +159,7 @@ impl ToSession {
                 request.tag.as_deref().map_or(Ok(()), |tag| tag_name("tag", tag))
             }
             Self::Rollback(request) => expression("to", &request.to),
-            Self::Branch(request) => {
-                new_name(request.name.as_deref())?;
-                request.from.as_deref().map_or(Ok(()), |from| expression("from", from))?;
-                if request.count.is_some_and(|count| !(1..=BRANCHES).contains(&count)) {
-                    return Err(bad_field("count", format_args!("must be from 1 to {BRANCHES}")));
-                }
-                Ok(())
-            }
+            Self::Branch(request) => check_branch(request),
             Self::Restart(request) => {
                 request.cwd.as_ref().map_or(Ok(()), |cwd| absolute("cwd", cwd))?;
                 what_to_run(&request.start)?;
@@ -177,7 +178,7 @@ impl ToSession {
             Self::Snapshot(request) => to.snapshot(session, request, progress),
             Self::Rollback(request) => to.rollback(session, request, progress).map(JobResult::Rollback),
             Self::Branch(request) => {
-                to.branch(session, request, progress).map(|branches| JobResult::Branch { branches })
+                to.branch(Some(session), request, progress).map(|branches| JobResult::Branch { branches })
             }
             Self::Suspend(request) => to.suspend(session, request, progress).map(JobResult::Suspend),
             Self::Resume(request) => to.resume(session, request, progress).map(view),
@@ -187,6 +188,15 @@ impl ToSession {
             Self::Exec(request) => to.exec(session, request, progress).map(JobResult::Exec),
         }
     }
+}
+
+fn check_branch(request: &BranchRequest) -> Checked {
+    new_name(request.name.as_deref())?;
+    request.from.as_deref().map_or(Ok(()), |from| expression("from", from))?;
+    if request.count.is_some_and(|count| !(1..=BRANCHES).contains(&count)) {
+        return Err(bad_field("count", format_args!("must be from 1 to {BRANCHES}")));
+    }
+    Ok(())
 }
 
 fn check_start(request: &StartRequest) -> Checked {

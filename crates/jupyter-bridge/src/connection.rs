@@ -129,6 +129,12 @@ impl ConnectionFile {
         Ok(Self { ip, ports: Ports::from_array(all), key: raw.key, kernel_name: raw.kernel_name })
     }
 
+    /// Understands what a snapshot kept of such a file. Clients are led to this machine, whatever a foreign one says.
+    pub fn of_snapshot(content: &str) -> Result<Self> {
+        let said = Self::parse(content.as_bytes(), Path::new("connection.json"))?;
+        Ok(Self { ip: Ipv4Addr::LOCALHOST.into(), ..said })
+    }
+
     /// The file's content.
     pub fn to_json(&self) -> String {
         let raw = Raw {
@@ -216,6 +222,14 @@ mod tests {
     fn one() -> ConnectionFile {
         ConnectionFile::new(IpAddr::from([127, 0, 0, 1]), Ports::from_array([1, 2, 3, 4, 5]), "python3")
             .unwrap()
+    }
+
+    #[test]
+    fn a_snapshot_from_elsewhere_leads_clients_to_this_machine() {
+        let foreign = ConnectionFile { ip: IpAddr::from([203, 0, 113, 7]), ..one() };
+        let here = ConnectionFile::of_snapshot(&foreign.to_json()).unwrap();
+        assert_eq!(here, ConnectionFile { ip: IpAddr::from([127, 0, 0, 1]), ..foreign });
+        ConnectionFile::of_snapshot("{}").unwrap_err();
     }
 
     #[test]

@@ -21,7 +21,7 @@ use sandbox::bounded;
 use session_record::files::write_for;
 use session_record::place::{CONNECTION, LOG, make, make_for, outside_directory};
 use session_record::words::gpu_wish;
-use session_record::{GpuWish, KernelRecord, OriginRecord, Record, SessionId};
+use session_record::{GpuWish, KernelRecord, OriginRecord, Record, SessionId, gone_session};
 use workspace::{BranchFiles, FilePolicy};
 
 use crate::engine::Engine;
@@ -34,7 +34,7 @@ use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::prepare::new_ports;
 use crate::restore::Aim;
 use crate::steps::{Steps, Watch};
-use session_record::locks::Doing;
+use session_record::locks::{Doing, Held};
 
 /// How large a workspace a branch gets a copy of, unless the session's policy says otherwise.
 const WORKSPACE_LIMIT: u64 = 20 << 30;
@@ -81,7 +81,7 @@ fn make_place(work: &mut Work<'_>, new: &mut New) -> Result<()> {
     make(&place.criu_log(&record.id))?;
     record.files_at = place.branch_files(&record.id, &record.name);
     engine.save(record)?;
-    engine.fill_box_dir(record, &new.source()?.original)
+    engine.fill_box_dir(record, new.source()?)
 }
 
 fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
@@ -114,10 +114,10 @@ fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
 }
 
 impl Engine {
-    /// Makes one or several new sessions from a snapshot, or from a running session as it is now.
+    /// Makes one or several new sessions from a snapshot, or from a running session as it is now. Without a session the snapshot is enough.
     pub fn branch(
         &self,
-        which: &str,
+        which: Option<&str>,
         request: &BranchRequest,
         watch: &dyn Watch,
     ) -> Result<Vec<BranchOutcome>> {
@@ -125,73 +125,101 @@ impl Engine {
         if count > MOST {
             return Err(LifecycleError::BadRequest { detail: format!("at most {MOST} branches at once") });
         }
-        let (_held, mut record) = self.hold(which, Doing::Branch)?;
+        let store = self.inner.store.open()?;
+        let (held, from) = self.asked_for(&store, which, request, watch)?;
+        let (record, connection) = self.taken_of(&store, &from, held.as_ref().map(|(_, record)| record))?;
         if let Some(detail) = self.habitat(&record).why_no_branch(&record) {
             return Err(LifecycleError::BadRequest {
                 detail: format!("session {} cannot be branched: {detail}", record.name),
             });
         }
-        self.mend(&mut record)?;
-        let store = self.inner.store.open()?;
-        let from = match (&request.from, record.state) {
-            (Some(from), _) => Some(store.resolve(from)?),
-            (None, SessionState::Running) => {
-                let now =
-                    SnapshotRequest { notebook: request.notebook.clone(), ..SnapshotRequest::default() };
-                self.snapshot_held(&mut record, &now, CommitReason::Branch, Steps::new(watch))?;
-                None
-            }
-            (None, _) => None,
-        };
-        let from = match from {
-            Some(from) => from,
-            None => record.head_id()?.ok_or_else(|| LifecycleError::WrongState {
-                session: record.name.clone(),
-                state: record.state.as_str(),
-                action: "be branched: it was never snapshotted",
-            })?,
-        };
-        let record = self.taken_of(&store, &from, record)?;
         let mut steps = Steps::new(watch);
-        let aim = Arc::new(self.aim(&record, &store, from, count, false, &mut steps)?);
+        let aim = Arc::new(self.aim(&record, &store, from, count, request.force, &mut steps)?);
         let names = match &request.name {
             Some(name) if count == 1 => vec![name.clone()],
             Some(name) => (1..=count).map(|number| format!("{name}-{number}")).collect(),
             None => {
                 let records = self.records();
                 let is_taken = |name: &str| records.values().any(|record| record.name == name);
-                branches_of(&record.name, count as usize, is_taken)
+                match count == 1 && !is_taken(&record.name) {
+                    true => vec![record.name.clone()],
+                    false => branches_of(&record.name, count as usize, is_taken),
+                }
             }
         };
         let name = |number: u32| names.get(number as usize - 1).map(String::as_str);
         let wish = request.gpus.clone().map(gpu_wish);
         let wish = wish.as_ref();
-        let make = |number| self.branch_one(&record, &store, &aim, name(number), wish, Steps::new(watch));
+        let of = (&record, connection.as_ref());
+        let make = |number| self.branch_one(of, &store, &aim, name(number), wish, Steps::new(watch));
         if count == 1 { Ok(vec![make(1)?]) } else { several(count, make) }
     }
 
-    /// Whose branch it becomes: of the session that the snapshot was taken of, whose kernel has another key than any other. If that one is
-    /// gone, of one of its family, which has the same.
-    fn taken_of(&self, store: &UserStore, from: &ObjectId, asked: Record) -> Result<Record> {
-        let taken = store.commit_of(from)?.session.and_then(|id| self.find(&id).ok());
-        let family = || -> Result<bool> {
-            Ok(self.family_of(store, from)?.iter().any(|record| record.id == asked.id))
+    /// The session, if one was named, and the snapshot to begin with; of a session one is taken if none was named.
+    fn asked_for(
+        &self,
+        store: &UserStore,
+        which: Option<&str>,
+        request: &BranchRequest,
+        watch: &dyn Watch,
+    ) -> Result<(Option<(Held, Record)>, ObjectId)> {
+        let Some(which) = which else {
+            return Ok((None, store.resolve(request.from.as_deref().unwrap_or_default())?));
         };
-        match taken {
-            Some(taken) => Ok(taken),
-            None if asked.kernel.is_none() || family()? => Ok(asked),
-            None => Err(LifecycleError::BadRequest {
-                detail: format!(
-                    "the session that snapshot {} was taken of is gone; branch a session of its family",
-                    from.short()
-                ),
-            }),
+        let (held, mut record) = self.hold(which, Doing::Branch)?;
+        self.mend(&mut record)?;
+        let from = match &request.from {
+            Some(from) => store.resolve(from)?,
+            None => {
+                if record.state == SessionState::Running {
+                    let notebook = request.notebook.clone();
+                    let now = SnapshotRequest { notebook, ..SnapshotRequest::default() };
+                    self.snapshot_held(&mut record, &now, CommitReason::Branch, Steps::new(watch))?;
+                }
+                record.head_id()?.ok_or_else(|| LifecycleError::WrongState {
+                    session: record.name.clone(),
+                    state: record.state.as_str(),
+                    action: "be branched: it was never snapshotted",
+                })?
+            }
+        };
+        Ok((Some((held, record)), from))
+    }
+
+    /// Whose branch it becomes: of the session that the snapshot was taken of, whose kernel has another key than any other. If that one is
+    /// gone, of one of its family, which has the same; or of what the snapshot remembers of it.
+    fn taken_of(
+        &self,
+        store: &UserStore,
+        from: &ObjectId,
+        asked: Option<&Record>,
+    ) -> Result<(Record, Option<ConnectionFile>)> {
+        let (family, gone) = (self.family_of(store, from)?, gone_session(store, from, &self.inner.user)?);
+        let fits = |asked: &&Record| {
+            family.iter().any(|record| record.id == asked.id) || (gone.is_none() && asked.kernel.is_none())
+        };
+        let taken = store.commit_of(from)?.session.and_then(|id| self.find(&id).ok());
+        if let Some(known) = taken.or_else(|| asked.filter(fits).cloned()) {
+            let connection = known.kernel.as_ref().map(|_| self.connection_inside(&known)).transpose()?;
+            return Ok((known, connection));
         }
+        let mut gone = gone.ok_or_else(|| LifecycleError::BadRequest {
+            detail: format!(
+                "the session that snapshot {} was taken of is gone; branch a session of its family",
+                from.short()
+            ),
+        })?;
+        if self.inner.listings.at(store, *from)?.whole_tree {
+            // Whatever is there now is somebody else's.
+            gone.record.files_at = self.inner.place.session(&gone.record.id);
+        }
+        let connection = gone.connection.as_deref().map(ConnectionFile::of_snapshot).transpose()?;
+        Ok((gone.record, connection))
     }
 
     fn branch_one(
         &self,
-        original: &Record,
+        (original, connection): (&Record, Option<&ConnectionFile>),
         store: &UserStore,
         aim: &Arc<Aim>,
         name: Option<&str>,
@@ -227,7 +255,8 @@ impl Engine {
             notes: original.notes.for_branch(),
             ..original.clone()
         };
-        let source = Source { original: original.clone(), aim: Arc::clone(aim), placed, files: None };
+        let (original, connection) = (original.clone(), connection.cloned());
+        let source = Source { original, connection, aim: Arc::clone(aim), placed, files: None };
         let mut new = New { source: Some(source), ..New::default() };
         let mut work = Work::new(self, &mut record, steps);
         work.run(BRANCH, &mut new)?;
@@ -244,15 +273,15 @@ impl Engine {
     }
 
     /// The branch's own log and connection file, and new ports outside for its clients.
-    fn fill_box_dir(&self, record: &mut Record, original: &Record) -> Result<()> {
+    fn fill_box_dir(&self, record: &mut Record, source: &Source) -> Result<()> {
+        let Source { original, connection, .. } = source;
         let place = &self.inner.place;
         let (from, to) = (place.box_dir(&original.id), place.box_dir(&record.id));
         let log = bounded::tail(&from.join(LOG), LOG_COPIED);
         make_for(&to, record.owner.uid, record.owner.gid)?;
         // Still empty and without processes, so these paths are what they seem.
         write_for(&to.join(LOG), &record.owner, &log.unwrap_or_default())?;
-        let Some(kernel) = &original.kernel else { return Ok(()) };
-        let inside = self.connection_inside(original)?;
+        let (Some(kernel), Some(inside)) = (&original.kernel, connection) else { return Ok(()) };
         write_for(&to.join(CONNECTION), &record.owner, inside.to_json().as_bytes())?;
         let outside = ConnectionFile { ports: new_ports()?, ..inside.clone() };
         let connection_file = place.connection_file(&record.id);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::SessionState;
+use jupyter_bridge::ConnectionFile;
 use session_record::Record;
 use session_record::journal::Phase;
 use session_record::place::outside_directory;
@@ -47,6 +48,8 @@ pub(crate) struct Again {
 /// A branch's part of it.
 pub(crate) struct Source {
     pub(crate) original: Record,
+    /// How the kernel listens inside, if it is one.
+    pub(crate) connection: Option<ConnectionFile>,
     pub(crate) aim: Arc<Aim>,
     pub(crate) placed: Placed,
     /// What became of its files.

@@ -14,7 +14,7 @@ use manifest::snapshot::HostSection;
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
 use policy::plan::Spared;
 use session_record::words::{file_policy, skipped};
-use session_record::{Record, SessionSection};
+use session_record::{Record, session_section};
 use workspace::Listing;
 
 use crate::dump::{
@@ -197,7 +197,11 @@ impl Engine {
             captured.workspace.to_section()?,
             captured.outside.to_section()?,
             HostSection { fingerprint: self.fingerprint(gpu.as_ref().map(|gpu| &gpu.host))? }.to_section()?,
-            SessionSection::of(record).to_section()?,
+            session_section(
+                record,
+                self.connection_inside(record).ok().map(|file| file.to_json()),
+                &session,
+            )?,
         ];
         if let Some(gpu) = &gpu {
             let section = gpu.section.clone();

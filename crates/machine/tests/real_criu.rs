@@ -168,7 +168,7 @@ fn a_branch_lives_beside_its_original_with_files_of_its_own() {
     let file = world.start("root");
     let request =
         BranchRequest { from: None, name: Some("twig".into()), count: Some(1), ..BranchRequest::default() };
-    let made = world.engine.branch("root", &request, &NoWatch).unwrap();
+    let made = world.engine.branch(Some("root"), &request, &NoWatch).unwrap();
     let branch = &made[0].session;
     let workspace = branch.workspace.as_ref().unwrap().as_path();
     let copy = workspace.join("number");
@@ -382,7 +382,7 @@ fn memory_comes_back_straight_from_the_store() {
     assert!(filled.load(Ordering::Relaxed) > most(2), "{filled:?}");
     let twigs =
         BranchRequest { from: None, name: Some("twig".into()), count: Some(2), ..BranchRequest::default() };
-    for made in world.engine.branch("large", &twigs, &NoWatch).unwrap() {
+    for made in world.engine.branch(Some("large"), &twigs, &NoWatch).unwrap() {
         assert_eq!(made.warnings, Vec::<String>::new());
         both_remember(&made.session.workspace.as_ref().unwrap().as_path().join("number"));
     }
@@ -403,7 +403,7 @@ fn what_breaks_in_the_middle_is_ended_and_comes_back_through_images() {
     assert!(warning.contains("it breaks on purpose"), "{warning}");
     both_remember(&file);
     let twig = BranchRequest { name: Some("twig".into()), ..BranchRequest::default() };
-    let made = world.engine.branch("breaks", &twig, &NoWatch).unwrap();
+    let made = world.engine.branch(Some("breaks"), &twig, &NoWatch).unwrap();
     assert_eq!(made[0].warnings.len(), 1, "{:?}", made[0].warnings);
     both_remember(&made[0].session.workspace.as_ref().unwrap().as_path().join("number"));
     // The tree that was half filled is gone: what is here is the program and its child, and those of the branch.

@@ -454,7 +454,7 @@ fn story_branches_share_what_is_free() {
         count: Some(3),
         ..BranchRequest::default()
     };
-    let made = world.engine.branch("trunk", &request, &NoWatch).unwrap();
+    let made = world.engine.branch(Some("trunk"), &request, &NoWatch).unwrap();
     for branch in &made {
         let copy = branch.session.workspace.as_ref().unwrap().as_path().join("said");
         unchanged(&first, &world.goes_on(&branch.session.name, &copy));
@@ -463,7 +463,7 @@ fn story_branches_share_what_is_free() {
     // There is no room for another, and that is said beforehand.
     let request =
         BranchRequest { from, name: Some("more".into()), count: Some(1), ..BranchRequest::default() };
-    let error = world.engine.branch("trunk", &request, &NoWatch).unwrap_err();
+    let error = world.engine.branch(Some("trunk"), &request, &NoWatch).unwrap_err();
     assert_eq!(error.code(), "IJ-L080", "{error}");
     assert_eq!(world.engine.sessions().len(), 4);
     // Going back needs no room but its own.

@@ -41,7 +41,7 @@ pub(crate) fn build(plan: &Plan) -> Outcome<()> {
     let box_dir = open_directory(Path::new(&plan.box_dir))?;
     let workspace = match &plan.workspace {
         Some((source, inside)) if source != inside => {
-            Some((open_directory(Path::new(source))?, open_directory(Path::new(inside))?))
+            Some((open_directory(Path::new(source))?, open_place(Path::new(inside))?))
         }
         _ => None,
     };
@@ -127,6 +127,14 @@ fn build_run(box_dir: &OwnedFd, resolver: Option<(Vec<u8>, PathBuf)>) -> Outcome
 fn open_directory(path: &Path) -> Outcome<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map_err(failed("open", path))
+}
+
+/// The directory that a branch's files are mounted over. On another machine than the original's it may not be there yet.
+fn open_place(path: &Path) -> Outcome<OwnedFd> {
+    if !path.exists() {
+        fs::create_dir_all(path).map_err(failed("make", path))?;
+    }
+    open_directory(path)
 }
 
 fn open_node(name: &str) -> Outcome<OwnedFd> {

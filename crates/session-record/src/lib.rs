@@ -18,7 +18,8 @@
 //! | `json` | small files that are the old one or the new one |
 //! | `listings` | what the newest snapshots know of files |
 //! | `kept_files` | files that no snapshot has, before they go |
-//! | `section`, `snapshot_files` | what goes into a snapshot, and the files that come out of one |
+//! | `section`, `seed` | what a snapshot says of its session, also for a new one when that is gone |
+//! | `snapshot_files` | the files that come out of a snapshot |
 //! | `view`, `words` | a record in the words of the wire |
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,7 @@ pub mod place;
 mod record;
 mod records;
 mod section;
+mod seed;
 mod session;
 mod snapshot_files;
 mod view;
@@ -52,6 +54,7 @@ pub use notes::Notes;
 pub use record::{KernelRecord, OriginRecord, Record};
 pub use records::{Writers, read_records};
 pub use section::{KernelPorts, SessionSection};
+pub use seed::{Gone, gone_session, session_section};
 pub use session::{GpuWish, SessionId};
 pub use snapshot_files::{copy_out, snapshot_files};
 pub use view::session_view;

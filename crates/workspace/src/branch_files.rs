@@ -120,9 +120,15 @@ impl BranchFiles<'_> {
     }
 
     fn workspace(&self, inside: &Path, outside: &Path, made: &mut BranchFilesMade) -> Result<OwnedFd> {
-        let source =
-            sandbox::as_user(self.user, || open_directory(outside))?.map_err(io_error("open", outside))?;
-        made.inodes_kept = snapshot_subvolume(&source, self.workspace)?;
+        // On another machine, or where it was removed, there is none, and the branch has what the snapshot has.
+        let source = match sandbox::as_user(self.user, || open_directory(outside))? {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            source => Some(source.map_err(io_error("open", outside))?),
+        };
+        made.inodes_kept = match &source {
+            Some(source) => snapshot_subvolume(source, self.workspace)?,
+            None => false,
+        };
         if !made.inodes_kept {
             fs::create_dir(self.workspace).map_err(io_error("create", self.workspace))?;
         }
@@ -140,6 +146,7 @@ impl BranchFiles<'_> {
                 late.for_each(|seen| remove_name(target.as_fd(), &seen.path));
                 return Ok(None);
             }
+            let Some(source) = &source else { return Ok(None) };
             let walked = walk(source.as_fd(), &patterns, &self.source.skipped())?;
             copy_tree(source.as_fd(), target.as_fd(), &walked, self.max_bytes, |seen: &Seen| {
                 let path = relative(&seen.path);

@@ -142,6 +142,7 @@ BranchRequest = TypedDict(
         "count": "int | None",
         "gpus": "GpuWish | None",
         "notebook": "str | None",
+        "force": "bool",
     },
     total=False,
 )

@@ -86,10 +86,14 @@ pub(crate) struct RollbackArgs {
 #[derive(Debug, Args)]
 #[command(
     long_about = format!("Make a second session that goes on from a snapshot of the first; both are alive together, and each \
-has files of its own in the workspace.\n\n{SNAPSHOTS}"),
+has files of its own in the workspace.
+
+A snapshot in the place of the session makes a new session of it, also if the one that it was taken of is gone, or was on another machine. One \
+from elsewhere is a foreign program, which runs with all your rights: --force says that you trust it.\n\n{SNAPSHOTS}"),
     after_help = "Example:
   infinijup branch analysis --name idea
-  infinijup branch analysis --from good --count 8 --name try"
+  infinijup branch analysis --from good --count 8 --name try
+  infinijup import snapshot.ijx --tag from-ada; infinijup branch from-ada --force"
 )]
 pub(crate) struct BranchArgs {
     #[command(flatten)]
@@ -107,6 +111,9 @@ pub(crate) struct BranchArgs {
     /// free ones like them
     #[arg(long, value_name = "GPUS", value_parser = gpus)]
     pub(crate) gpus: Option<GpuWish>,
+    /// Also from a snapshot that was made elsewhere
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Capture a session, then end its processes and give their memory back.

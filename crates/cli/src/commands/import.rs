@@ -32,7 +32,7 @@ struct Imported<'a> {
 pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
     // A name that cannot be used is found before anything is read.
     let name = tag::new_name(args.thread.as_deref(), args.tag.as_deref())?;
-    let store = target::open(context)?;
+    let store = target::open_to_fill(context)?;
     let (path, input): (&Path, Box<dyn Read>) = if args.file == Path::new("-") {
         (Path::new("stdin"), Box::new(io::stdin()))
     } else {

@@ -117,6 +117,18 @@ pub(super) fn open(context: &Context) -> Result<Arc<Store>> {
     Target::of(context)?.open(context)
 }
 
+/// The same for what is written to it: the daemon of a new machine has none before the first snapshot, and makes it when it is asked for
+/// its history.
+pub(super) fn open_to_fill(context: &Context) -> Result<Arc<Store>> {
+    match open(context) {
+        Err(error) if matches!(error.downcast_ref(), Some(CliError::NothingYet { .. })) => {
+            Online::new(context)?.get::<api::Commits>("/v1/history?limit=1")?;
+            open(context)
+        }
+        opened => opened,
+    }
+}
+
 /// A store in this directory or one above.
 fn near() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;

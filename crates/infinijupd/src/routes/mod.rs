@@ -68,6 +68,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/sessions/{id}/restart", post(control::restart))
         .route("/v1/sessions/{id}/signal", post(control::signal))
         .route("/v1/sessions/{id}/exec", post(sessions::exec))
+        .route("/v1/branches", post(sessions::branch_snapshot))
         .route("/v1/attach", post(sessions::attach))
         .route("/v1/checkpoint", post(sessions::checkpoint))
         .route("/v1/restore", post(sessions::restore))

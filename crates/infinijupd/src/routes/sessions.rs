@@ -145,6 +145,20 @@ pub(crate) async fn branch(
     to_session(&app, id, wait, ToSession::Branch(request)).await
 }
 
+/// Makes new sessions of a snapshot, also if the session that it was taken of is gone or was on another machine.
+#[utoipa::path(
+    post, path = "/v1/branches", tag = "sessions", params(Wait), request_body = BranchRequest,
+    responses((status = 202, body = Job), (status = 200, body = Job, description = "with `wait`"),
+        (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn branch_snapshot(
+    State(app): State<App>,
+    Params(wait): Params<Wait>,
+    Body(request): Body<BranchRequest>,
+) -> Outcome<Response> {
+    job(&app, wait, Operation::Branch(request)).await
+}
+
 /// Takes a snapshot and ends the processes.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/suspend", tag = "sessions", params(("id" = String, Path), Wait),

@@ -276,7 +276,7 @@ impl Backend for Double {
         })
     }
 
-    fn branch(&self, _: &str, _: BranchRequest, _: &dyn Progress) -> Outcome<Vec<BranchOutcome>> {
+    fn branch(&self, _: Option<&str>, _: BranchRequest, _: &dyn Progress) -> Outcome<Vec<BranchOutcome>> {
         Ok(Vec::new())
     }
 

@@ -66,7 +66,7 @@ fn back(_: &Ground, engine: &Engine) -> Result<()> {
 
 fn branched(_: &Ground, engine: &Engine) -> Result<()> {
     let request = BranchRequest { name: Some("t".to_owned()), ..BranchRequest::default() };
-    engine.branch("s", &request, &NoWatch).map(drop)
+    engine.branch(Some("s"), &request, &NoWatch).map(drop)
 }
 
 fn restarted(engine: &Engine, snapshot: bool) -> Result<()> {

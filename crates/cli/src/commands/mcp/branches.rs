@@ -119,6 +119,7 @@ impl Server {
             count: Some(count),
             gpus: None,
             notebook: None,
+            force: false,
         };
         let branches = self
             .daemon

@@ -8,11 +8,20 @@ use super::client::session_path;
 use super::job::expect_result;
 use super::{Message, OfSession, Online, show};
 use crate::args::BranchArgs;
+use crate::error::DaemonError;
 use crate::format;
 
 #[derive(Serialize)]
 struct Branches<'a> {
     branches: &'a [BranchOutcome],
+}
+
+/// What the daemon answers if there is no session, or no snapshot, of a name.
+const NO_SESSION: &str = "IJ-L010";
+const NO_SNAPSHOT: &str = "IJ-L061";
+
+fn says(error: &anyhow::Error, code: &str) -> bool {
+    error.downcast_ref::<DaemonError>().is_some_and(|DaemonError(body)| body.code == code)
 }
 
 pub(super) fn run(online: &Online<'_>, args: BranchArgs) -> Result<()> {
@@ -23,8 +32,19 @@ pub(super) fn run(online: &Online<'_>, args: BranchArgs) -> Result<()> {
         count: args.count,
         gpus: args.gpus,
         notebook: None,
+        force: args.force,
     };
-    let result = online.post_job(format!("{}/branch", session_path(&session)), &request)?;
+    let result = match online.post_job(format!("{}/branch", session_path(&session)), &request) {
+        Err(error) if request.from.is_none() && says(&error, NO_SESSION) => {
+            let request = BranchRequest { from: Some(session.clone()), ..request };
+            match online.post_job("/v1/branches".to_owned(), &request) {
+                // It is neither, and sessions are what the command is about.
+                Err(other) if says(&other, NO_SNAPSHOT) => Err(error),
+                made => made,
+            }
+        }
+        made => made,
+    }?;
     let branches = expect_result!(result, JobResult::Branch { branches } => branches);
     let mut rows = Vec::new();
     for branch in &branches {

@@ -1,0 +1,116 @@
+"""A snapshot becomes a new session when the one that it was taken of is gone: here, and on another machine."""
+
+import json
+
+import pytest
+
+from harness.history import History
+from harness.host import Host
+from harness.session import Commands
+
+NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+STATE = "values = [1, 2, 3]; log = open('run.log', 'a'); log.write('first\\n'); log.flush(); open('notes.txt', 'w').write('kept')"
+LOOK = "(values, open('run.log').read(), log.tell(), open('notes.txt').read(), __import__('os').getcwd())"
+
+
+def made_of(commands, which, *options):
+    """`branch SNAPSHOT`."""
+    outcome = commands.run("branch", which, *options).one("branched")["branches"][0]
+    return commands.session(outcome["session"])
+
+
+def test_a_session_that_was_removed_comes_back_as_a_new_one(commands, user):
+    workspace = user.mkdir(user.home / "work")
+    first = commands.kernel("first", cwd=workspace)
+    first.kernel.run(STATE)
+    first.snapshot("--tag", "good")
+    first.kernel.run("values.append('later'); log.write('later\\n'); log.flush()")
+    first.remove()
+    assert commands.sessions() == {}
+    # The key is no fact that whoever looks at a snapshot is told.
+    assert '"key"' not in commands.run("show", "good").out
+
+    again = made_of(commands, "good")
+    assert again.name == "first" and again.id != first.id
+    again.connect()
+    assert again.kernel.value(LOOK) == ([1, 2, 3], "first\n", 6, "kept", str(workspace))
+    again.kernel.run("values.append('again'); log.write('again\\n'); log.flush()")
+    # It is a session like others: it sleeps, wakes, goes back, and has branches.
+    again.suspend()
+    again.resume()
+    again.kernel.ready()
+    assert again.kernel.value("(values[-1], open('run.log').read())") == (
+        "again",
+        "first\nagain\n",
+    )
+    again.rollback("good")
+    again.kernel.ready()
+    assert again.kernel.value("values") == [1, 2, 3]
+    # The files where the first one worked are as it left them.
+    assert (workspace / "run.log").read_text() == "first\nlater\n"
+    # While one has the name, the next is called otherwise.
+    beside = made_of(commands, "good")
+    assert beside.name == "first-branch"
+    beside.connect()
+    assert beside.kernel.value("values") == [1, 2, 3]
+    assert commands.fails("branch", "nothing-like-it")["code"] == "IJ-L010"
+
+
+@pytest.fixture
+def hosts():
+    """Machines with other mounts: a disk more, and a disk at another place."""
+    made = []
+
+    def make(*mounts):
+        made.append(Host(*mounts))
+        return made[-1]
+
+    yield make
+    for host in made:
+        host.close()
+
+
+def test_another_machine_takes_it_over(hosts, make_user, make_daemon, record):
+    user = make_user()
+    here, there = (
+        hosts("mount -t tmpfs here /mnt", "mkdir /mnt/data"),
+        hosts("mount -t tmpfs there /media", "mount -t tmpfs more /srv"),
+    )
+    ada = here.user(user)
+    first = Commands(make_daemon(user=ada), ada)
+    workspace = ada.mkdir(ada.home / "work")
+    ada.write(workspace / "paper.ipynb", NOTEBOOK)
+    session = first.session(
+        first.run(
+            "kernel",
+            "start",
+            "--name",
+            "analysis",
+            "--files",
+            "workspace",
+            cwd=workspace,
+        ).one("session")["session"]
+    )
+    assert here.value(session, LOOK, STATE)[0] == [1, 2, 3]
+    History(first.daemon, ada).patch(session, notebook=str(workspace / "paper.ipynb"))
+    session.snapshot("--tag", "good")
+    carried = record.base / f"{session.id}.ijx"
+    carried.parent.chmod(0o777)
+    first.run("export", "good", str(carried))
+    first.run("stop", session.name)
+    first.run("rm", session.name)
+
+    eve = there.user(user)
+    second = Commands(make_daemon(user=eve), eve)
+    second.run("import", str(carried), "--tag", "from-ada")
+    # It is a foreign program there, until its user says otherwise.
+    assert second.fails("branch", "from-ada")["code"] == "IJ-L051"
+    assert second.sessions() == {}
+    moved = made_of(second, "from-ada", "--force", "--name", "moved")
+    assert there.value(moved, LOOK) == ([1, 2, 3], "first\n", 6, "kept", str(workspace))
+    assert there.value(moved, "open('paper.ipynb').read()") == NOTEBOOK == History(second.daemon, eve).notebook("from-ada")
+    assert there.value(moved, "sum(values)", "values.append(4)") == 10
+    moved.suspend()
+    moved.resume()
+    assert there.value(moved, "values") == [1, 2, 3, 4]
+    carried.unlink()
