@@ -45,7 +45,7 @@ install_fuzzer() {
 
 # What live sessions need: packages, CRIU, the Python of the tests. Two allocators, because programs bring their own.
 install_sessions() {
-    need_apt python3 python3-venv iproute2 passt btrfs-progs e2fsprogs util-linux passwd libjemalloc2 libmimalloc2.0 || return
+    need_apt python3 python3-venv iproute2 passt fuse3 btrfs-progs e2fsprogs util-linux passwd libjemalloc2 libmimalloc2.0 || return
     limit 300 scripts/install-criu.sh && limit 600 scripts/test-python.sh
 }
 

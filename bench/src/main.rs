@@ -16,6 +16,7 @@ mod ingest;
 mod install;
 mod live;
 mod measure;
+mod mount;
 mod ours;
 mod patterns;
 mod pause;
@@ -110,6 +111,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "workspace",
         "What a snapshot of a kernel costs to which 50,000 files with 2 GB belong, and how much of it while it stands still.",
         workspace::run,
+    ),
+    (
+        "mount",
+        "A file of 1 GiB through the folder of `infinijup mount`, against the store's own reader.",
+        mount::run,
     ),
     (
         "branch",

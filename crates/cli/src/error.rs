@@ -49,6 +49,9 @@ pub(crate) enum CliError {
     /// What is in a snapshot makes no sense.
     #[error(transparent)]
     BadSnapshot(history::HistoryError),
+    /// The past cannot be mounted as a folder.
+    #[error(transparent)]
+    Mount(past::PastError),
     /// The settings of the daemon cannot be read, which may name the store's key.
     #[error(transparent)]
     Settings(#[from] api::SettingsError),
@@ -132,6 +135,7 @@ impl CliError {
             Self::StoreInUse { .. } => "IJ-C043",
             Self::BadSnapshot(_) => "IJ-C044",
             Self::Settings(_) => "IJ-C045",
+            Self::Mount(_) => "IJ-C050",
             Self::Place(error) => error.code(),
         }
     }
@@ -139,6 +143,9 @@ impl CliError {
     /// What to do next, where there is something to do.
     pub(crate) const fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Mount(_) => Some(
+                "it needs fusermount3 (package fuse3), a /dev/fuse that is open to you, and an empty directory of your own",
+            ),
             Self::RevisionNotFound { .. } | Self::HistoryEnds { .. } | Self::RevisionForgotten { .. } => {
                 Some("`infinijup log --all` lists what there is")
             }

@@ -122,6 +122,7 @@ const fn of_cli(error: &CliError) -> Code {
         | CliError::Answer { .. }
         | CliError::NoServiceManager { .. }
         | CliError::Place(_)
+        | CliError::Mount(_)
         | CliError::Settings(_) => Code::Failed,
     }
 }

@@ -120,6 +120,7 @@ const COMMANDS: &[&[&str]] = &[
     &["tag"],
     &["export"],
     &["import"],
+    &["mount"],
     &["completions"],
     &["man"],
     &["debug"],

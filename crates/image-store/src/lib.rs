@@ -9,7 +9,7 @@
 //! * `skeleton` puts it together without most of the memory, and gives that straight from the store.
 //! * `device` stores device memory that is beside the images while it comes, and `device_back` lays it out again.
 //! * `moved` has the same images with other paths, `tied` says what of them is somebody else's, too.
-//! * `compare` says what differs between two snapshots, and needs no directory for it.
+//! * `processes` says who ran, and `compare` what differs between two snapshots, and needs no directory for it.
 //!
 //! Where such directories lie meanwhile, and who may read them, is not known here.
 
@@ -30,6 +30,7 @@ mod materialise;
 mod moved;
 mod pages;
 mod plain_memory;
+mod processes;
 #[cfg(test)]
 mod real;
 mod skeleton;
@@ -46,5 +47,6 @@ pub use error::{ImageError, Result};
 pub use ingest::{IngestStats, Ingested, ingest_images, stored_memory};
 pub use materialise::lay_out;
 pub use moved::{lay_out_moved, moved_files};
+pub use processes::{Process, processes};
 pub use skeleton::{MissingPages, Skeleton};
 pub use tied::{closed_connections, why_not_twice};

@@ -46,6 +46,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("workspace", &["sandbox", "manifest", "cas-core"]),
     // Images go from CRIU's directories into the store and back.
     ("image-store", &["checkpoint-criu", "manifest", "cas-core"]),
+    // All of it as a folder, for those who look.
+    ("past", &["image-store", "manifest", "cas-core"]),
     // Where those directories are meanwhile.
     ("staging", &["cas-core"]),
     // What stands in the way of a snapshot, room for its images too.
@@ -102,7 +104,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ),
     // The two programs at the ends of the wire.
     ("infinijupd", &["lifecycle", "machine", "api", "remote"]),
-    ("cli", &["api", "gpu-detect", "jupyter-bridge", "history", "manifest", "cas-core"]),
+    ("cli", &["api", "gpu-detect", "jupyter-bridge", "history", "past", "manifest", "cas-core"]),
 ];
 
 /// Crates that take the place of something which the machine of a test does not have.

@@ -36,7 +36,7 @@ pub(crate) use start::{
     StartOptions,
 };
 pub(crate) use store::{InitArgs, RotateKeysArgs, StoreCommand, VerifyArgs};
-pub(crate) use transfer::{ExportArgs, ImportArgs};
+pub(crate) use transfer::{ExportArgs, ImportArgs, MountArgs};
 
 use crate::error::CliError;
 use crate::exit;
@@ -206,6 +206,7 @@ daemon. docs/agents.md lists its tools and what each costs.",
     Gc(GcArgs),
     Export(ExportArgs),
     Import(ImportArgs),
+    Mount(MountArgs),
     /// Print a script that completes commands in your shell
     #[command(after_help = "Example:
   infinijup completions bash > ~/.local/share/bash-completion/completions/infinijup")]

@@ -1,4 +1,4 @@
-//! Carrying snapshots from store to store: `export`, `import`.
+//! Carrying snapshots from store to store: `export`, `import`; and showing all of one as a folder: `mount`.
 
 use std::path::PathBuf;
 
@@ -55,4 +55,23 @@ pub(crate) struct ImportArgs {
     /// The tag that shall lead to it
     #[arg(long, value_name = "NAME")]
     pub(crate) tag: Option<String>,
+}
+
+/// Show all snapshots as a folder.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Show all snapshots as a folder, read-only, to look at, search and copy from with any program: by session, by tag and by time, each \
+with its files, its notebook, its processes and their memory. Nothing is copied before it is read.
+
+The command goes on until it is ended by Ctrl-C, or by `fusermount3 -u DIR`. It needs fusermount3 (package fuse3), and no root.",
+    after_help = "Example:
+  infinijup mount past &
+  grep -r learning_rate past/threads/analysis/*/workspace
+  cp -a past/tags/good/workspace/data .
+  fusermount3 -u past"
+)]
+pub(crate) struct MountArgs {
+    /// An empty directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }

@@ -16,6 +16,7 @@ mod kernelspec;
 mod log;
 mod man;
 mod mcp;
+mod mount;
 mod online;
 mod rebuild;
 mod rotate_keys;
@@ -82,6 +83,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Forget(args) => forget::run(context, args),
         Command::Export(args) => export::run(context, &args),
         Command::Import(args) => import::run(context, &args),
+        Command::Mount(args) => mount::run(context, &args),
         Command::Completions { shell } => completions::run(context, shell),
         Command::Man { out } => man::run(context, &out),
         Command::Debug(DebugCommand::Commit(args)) => debug::run(context, &args),
