@@ -76,9 +76,10 @@ install_auditor() {
     need_cargo_tool cargo-deny $CARGO_DENY
 }
 
-# The programs that the benchmarks compare with.
+# What the benchmarks compare with: programs, and Python packages.
 install_rivals() {
-    need_apt restic borgbackup
+    need_apt restic borgbackup python3 python3-venv || return
+    limit 600 scripts/peers-python.sh
 }
 
 # SQLite and zstd are C, take two minutes to compile, and are in all three builds: tests, programs, fuzz targets. With ccache they are

@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::live::{CopyAhead, SwitchedKernel, Turns, able};
-use crate::measure::{median, ratio_of_rounds, settle, worse};
+use crate::measure::{median, ninety_five, ratio_of_rounds, settle, worse};
 use crate::report::{Bar, Kind, Report, round};
 use crate::rng::Rng;
 use crate::run::Run;
@@ -158,12 +158,8 @@ impl Delays {
         median(&self.all)
     }
 
-    /// So much or less in 95 of 100.
     fn ninety_five(&self) -> f64 {
-        let mut sorted = self.all.clone();
-        sorted.sort_by(f64::total_cmp);
-        let place = (sorted.len() * 95).div_ceil(100);
-        sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+        ninety_five(&self.all)
     }
 
     fn json(&self) -> Value {
@@ -193,13 +189,5 @@ mod tests {
         assert_ne!(pieces, Cells { count: 100, longest_s: 1.0 }.pieces(0.0001, 2), "another order");
         pieces.sort_unstable();
         assert_eq!((pieces.len(), pieces[0], pieces[99]), (100, 10, 10_000));
-    }
-
-    #[test]
-    fn ninety_five_of_a_hundred() {
-        let delays = |count: u32| Delays { all: (1..=count).rev().map(f64::from).collect(), cells_s: 0.0 };
-        assert!((delays(100).ninety_five() - 95.0).abs() < 1e-9);
-        assert!((delays(10).ninety_five() - 10.0).abs() < 1e-9);
-        assert!(delays(0).ninety_five().is_nan());
     }
 }

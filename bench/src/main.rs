@@ -21,6 +21,7 @@ mod ours;
 mod patterns;
 mod pause;
 mod pause_ahead;
+mod peers;
 mod read;
 mod report;
 mod restore;
@@ -116,6 +117,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "mount",
         "A file of 1 GiB through the folder of `infinijup mount`, against the store's own reader.",
         mount::run,
+    ),
+    (
+        "peers",
+        "20 cells of a day under Kishu, dill and ours: delay of a cell, disk, going back, objects that are right.",
+        peers::run,
     ),
     (
         "branch",

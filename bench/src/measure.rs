@@ -105,6 +105,14 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// So much or less in 95 of 100.
+pub(crate) fn ninety_five(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (sorted.len() * 95).div_ceil(100);
+    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
 /// The larger one. Unlike `f64::max` it keeps a figure that could not be had (NaN): that must not vanish behind one that could.
 pub(crate) fn worse(one: f64, other: f64) -> f64 {
     if one.is_nan() || other.is_nan() { f64::NAN } else { one.max(other) }
@@ -263,6 +271,14 @@ mod tests {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn ninety_five_of_a_hundred() {
+        let values = |count: u32| (1..=count).rev().map(f64::from).collect::<Vec<_>>();
+        assert!((ninety_five(&values(100)) - 95.0).abs() < 1e-9);
+        assert!((ninety_five(&values(10)) - 10.0).abs() < 1e-9);
+        assert!(ninety_five(&[]).is_nan());
     }
 
     #[test]

@@ -22,7 +22,7 @@ for line in sys.stdin:
     file = ask["connection_file"]
     client = kept.pop(file, None) or connect(file)
     begun = time.perf_counter()
-    sent = client.execute(ask["cell"], store_history=False, user_expressions={"value": ask["value"]})
+    sent = client.execute(ask["cell"], silent=not ask["cell"], store_history=False, user_expressions={"value": ask["value"]})
     while True:
         message = client.get_shell_msg(timeout=ask["seconds"])
         if message["parent_header"].get("msg_id") == sent:

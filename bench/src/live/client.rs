@@ -43,7 +43,7 @@ impl Client {
         Ok(Self { child, asks, answers })
     }
 
-    /// Connects, runs a cell and returns the value of an expression after it.
+    /// Connects, runs a cell and returns the value of an expression after it. Without a cell, nothing in the kernel takes notice.
     pub(crate) fn ask(&mut self, connection_file: &Path, cell: &str, value: &str) -> Result<String> {
         self.run(connection_file, cell, value, false).map(|answer| answer.value)
     }

@@ -101,7 +101,7 @@ impl Daemon {
         );
         stream.write_all(request.as_bytes())?;
         let (status, body) = read_answer(BufReader::new(stream))?;
-        ensure!(status == "200", "{method} {target}: {status} {body}");
+        ensure!(["200", "202"].contains(&status.as_str()), "{method} {target}: {status} {body}");
         Ok(serde_json::from_str(&body)?)
     }
 
@@ -122,6 +122,39 @@ impl Daemon {
         Ok(job["result"].take())
     }
 
+    /// Waits until a step of a job is over, which may go on after it.
+    pub(crate) fn past_step(&self, job: &str, step: &str) -> Result<()> {
+        let mut stream = self.connect()?;
+        stream.set_read_timeout(Some(Duration::from_secs(300)))?;
+        // In HTTP/1.0 the events come as they are, not in chunks.
+        write!(stream, "GET /v1/jobs/{job}/events HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+        for line in BufReader::new(stream).lines() {
+            let line = line?;
+            let Some(event) = line.strip_prefix("data:") else { continue };
+            let event: Value = serde_json::from_str(event)?;
+            if event["step"]["name"] == step && !event["step"]["micros"].is_null() {
+                return Ok(());
+            }
+        }
+        bail!("job {job} ended without the step `{step}`")
+    }
+
+    /// Waits for the end of a job.
+    pub(crate) fn ended(&self, id: &str) -> Result<Value> {
+        loop {
+            let job = self.call("GET", &format!("/v1/jobs/{id}"), None)?;
+            if job["state"] != "running" {
+                return Ok(job);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Where it keeps everything.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.place.dir.join("state")
+    }
+
     /// Starts a kernel of the tests' Python; its id and connection file.
     pub(crate) fn kernel(&self, name: &str) -> Result<(String, PathBuf)> {
         self.kernel_in(name, &self.home)
@@ -129,9 +162,13 @@ impl Daemon {
 
     /// The same in a directory.
     pub(crate) fn kernel_in(&self, name: &str, directory: &Path) -> Result<(String, PathBuf)> {
+        self.kernel_of(name, directory, Path::new(crate::live::PYTHON))
+    }
+
+    /// The same of another Python.
+    pub(crate) fn kernel_of(&self, name: &str, directory: &Path, python: &Path) -> Result<(String, PathBuf)> {
         let home = &self.home;
-        let paths =
-            Path::new(crate::live::PYTHON).ancestors().nth(2).context("no prefix")?.join("share/jupyter");
+        let paths = python.ancestors().nth(2).context("no prefix")?.join("share/jupyter");
         let request = json!({
             "name": name, "start": { "type": "kernel", "spec": "python3" }, "cwd": directory,
             "env": [
