@@ -195,6 +195,11 @@ export class Api {
     return this._get(`sessions/${encodeURIComponent(session)}/servers`);
   }
 
+  /** Where the files of a session are, and which of them no snapshot has. */
+  sessionFiles(id: string): Promise<Wire.SessionFiles> {
+    return this._get(`sessions/${encodeURIComponent(id)}/files`);
+  }
+
   /** The files that a snapshot has. */
   filesOf(commit: string): Promise<Wire.SnapshotFiles> {
     return this._get('files', { commit });

@@ -12,7 +12,8 @@ import type { ICellChanges } from './changes';
 import { isEmpty } from './changes';
 import { cut, nameOf, time } from './format';
 import { plain, size } from './history/format';
-import type { CommitView, SnapshotFiles, Text } from './wire';
+import { looseLines } from './loose';
+import type { CommitView, FileNote, SnapshotFiles, Text } from './wire';
 
 /** What is brought back. */
 export type RestoreMode = 'both' | 'kernel';
@@ -321,28 +322,34 @@ export async function askCopy(
   return result.button.accept;
 }
 
-/** Asks before sessions without processes are deleted. */
+/** Asks before a session without processes is deleted; `files` are those that no snapshot has. */
 export async function askForget(
   trans: TranslationBundle,
-  sessions: readonly { name: string; isBranch: boolean }[]
+  name: string,
+  files: readonly FileNote[]
 ): Promise<boolean> {
   const lost = trans.__(
-    'Their variables are lost. Notebooks and snapshots stay.'
+    'The variables of %1 are lost. The notebook and the snapshots stay.',
+    name
   );
   const result = await showDialog({
-    title: trans._n(
-      'Delete %1 suspended kernel?',
-      'Delete %1 suspended kernels?',
-      sessions.length
-    ),
+    title: trans.__('Delete this suspended kernel?'),
     body: new ListBody(
       'forget',
       trans,
-      lost,
-      sessions.map(({ name }) => name),
-      sessions.some(({ isBranch }) => isBranch)
-        ? trans.__(
-            'Files of a branch that no snapshot has are saved in a last one.'
+      files.length
+        ? `${lost} ${trans._n(
+            '%1 file is in no snapshot:',
+            '%1 files are in no snapshot:',
+            files.length
+          )}`
+        : lost,
+      looseLines(files),
+      files.length
+        ? trans._n(
+            'It is saved in a last snapshot, from which it can be copied.',
+            'They are saved in a last snapshot, from which they can be copied.',
+            files.length
           )
         : trans.__('This cannot be undone.')
     ),

@@ -14,11 +14,12 @@ import type { IDeps } from './actions/deps';
 import { askForget } from './dialogs';
 import { baseName } from './history/format';
 import { suspendIcon } from './icons';
+import { looseSentence } from './loose';
 import type { Model } from './model';
 import { asApiError } from './model';
 import { showError } from './notify';
 import { CommandIDs } from './tokens';
-import type { ListedSession, SessionView } from './wire';
+import type { FileNote, ListedSession, SessionView } from './wire';
 
 /** How long news are gathered before the list is asked for again, in milliseconds. */
 const GATHER = 300;
@@ -28,7 +29,6 @@ export class SuspendedKernels implements IRunningSessions.IManager {
   readonly name: string;
   readonly shutdownLabel: string;
   readonly shutdownAllLabel: string;
-  readonly shutdownAllConfirmationText: string;
   readonly shutdownItemIcon = deleteIcon;
 
   constructor(
@@ -38,15 +38,27 @@ export class SuspendedKernels implements IRunningSessions.IManager {
     this.name = trans.__('Suspended kernels');
     this.shutdownLabel = trans.__('Delete this kernel');
     this.shutdownAllLabel = trans.__('Delete All');
-    this.shutdownAllConfirmationText = trans.__(
-      'Delete all suspended kernels? Their variables are lost; notebooks and snapshots stay. Files of branches that no snapshot has are saved in a last one.'
-    );
     _deps.model.sessionChanged.connect(this._onChanged, this);
   }
 
   get runningChanged(): ISignal<this, void> {
     return this._runningChanged;
   }
+
+  /** Jupyter asks by itself before all are deleted, and does not wait: so it is told of the files that were found when the list was loaded. */
+  shutdownAllConfirmationText = (): string => {
+    const trans = this._deps.trans;
+    const question = trans.__(
+      'Delete all suspended kernels? Their variables are lost; notebooks and snapshots stay.'
+    );
+    const files = this._sessions.flatMap(one => this._loose.get(one.id) ?? []);
+    return files.length
+      ? `${question} ${trans.__(
+          'Files that no snapshot has are saved in a last one: %1.',
+          looseSentence(trans, files)
+        )}`
+      : question;
+  };
 
   running(): IRunningSessions.IRunningItem[] {
     return this._sessions.map(session => this._item(session));
@@ -88,8 +100,8 @@ export class SuspendedKernels implements IRunningSessions.IManager {
 
   private async _ask(session: ListedSession): Promise<void> {
     const name = baseName(session.path ?? session.name);
-    const question = [{ name, isBranch: !!session.parent }];
-    if (await askForget(this._deps.trans, question)) {
+    const files = await this._looseOf(session);
+    if (await askForget(this._deps.trans, name, files)) {
       await this._remove(session);
     }
   }
@@ -135,9 +147,27 @@ export class SuspendedKernels implements IRunningSessions.IManager {
       this._sessions = []; // no daemon; the panel of the history says why
     }
     this._runningChanged.emit();
+    const listed = this._sessions;
+    const loose = await Promise.all(
+      listed.map(async one => [one.id, await this._looseOf(one)] as const)
+    );
+    this._loose = new Map(loose);
+  }
+
+  /** The files of a branch that no snapshot has. Any other session works in a directory that stays. */
+  private async _looseOf(session: ListedSession): Promise<FileNote[]> {
+    if (!session.parent) {
+      return [];
+    }
+    try {
+      return (await this._deps.model.api.sessionFiles(session.id)).loose;
+    } catch {
+      return []; // they are saved all the same
+    }
   }
 
   private readonly _runningChanged = new Signal<this, void>(this);
   private _sessions: ListedSession[] = [];
+  private _loose = new Map<string, FileNote[]>();
   private _timer: ReturnType<typeof setTimeout> | undefined;
 }

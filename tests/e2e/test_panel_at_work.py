@@ -118,6 +118,39 @@ def test_branches_are_tabs_and_name_their_own_cells(lab, open_notebook):
     assert history.card(fresh).locator(".jp-InfinijupHistory-title").inner_text() == "scores = [math.pi]"
 
 
+def test_files_that_go_with_a_branch_are_named_before(lab, open_notebook):
+    """Its trash, and 'Delete All', say which files no snapshot has; the last snapshot has them afterwards."""
+    notebook = open_notebook(lab, "trash.ipynb", "x = 1", viewport={"width": 1280, "height": 800})
+    tab, history = notebook.tab, History(notebook.tab).open()
+    notebook.run(0)
+    history.action(snapshot(history), "branch")
+    path = proc.until("a copy opens", lambda: len(tab.notebooks()) == 2 and tab.notebooks()[-1], 60)
+    Notebook(tab, path).connected().activate()
+    tab.toolbar("infinijup-suspend").click()
+    tab.wait_notice("Kernel suspended", 60)
+    # The snapshot that it sleeps in has what it wrote before.
+    for number in range(7):
+        lab.user.write(lab.root / "trash (branch) files" / f"result {number}.csv", "only here")
+    tab.page.locator('.jp-SideBar [data-id="jp-running-sessions"]').click()
+    item = tab.page.locator(".jp-RunningSessions-item.jp-Infinijup-suspended")
+    item.hover()
+    item.locator(".jp-RunningSessions-itemShutdown").click()
+    dialog = tab.dialog("forget")
+    words = dialog.inner_text()
+    assert "7 files are in no snapshot" in words and "result 0.csv (9 B)" in words and "and 1 more" in words, words
+    tab.shot("trash")
+    dialog.locator(".jp-mod-reject").click()
+    dialog.wait_for(state="detached")
+    with tab.page.expect_response(lambda answer: "/files" in answer.url):
+        tab.page.locator("#jp-running-sessions").get_by_title("Refresh List").click()
+    tab.page.locator(".lm-AccordionPanel-title", has_text="Suspended kernels").get_by_text("Delete All").click()
+    question = tab.dialog()
+    assert re.search(r"saved in a last one: result 0.csv \(9 B\), .* and 4 more", question.inner_text()), question.inner_text()
+    tab.shot("delete-all")
+    question.locator(".jp-mod-accept, .jp-mod-warn").last.click()
+    tab.wait_notice("7 files of the branch were saved in a last snapshot", 60)
+
+
 KEPT = "file = open('notes.txt', 'w')\nfile.write('by the kernel'); file.flush()"
 REFUSED = {"code": "IJ-L030", "message": "files were changed by somebody else", "files": ["/work/notes.txt"], "causes": []}
 

@@ -1,7 +1,7 @@
 //! `rm`
 
 use anyhow::Result;
-use api::JobResult;
+use api::{FileNote, JobResult, SessionFiles};
 
 use super::client::{Call, session_path};
 use super::job::expect_result;
@@ -14,6 +14,7 @@ use crate::format;
 pub(super) fn run(online: &Online<'_>, args: &RmArgs) -> Result<()> {
     for session in &args.sessions {
         let discard = if args.discard_files { "?discard_files=true" } else { "" };
+        let discarded = if args.discard_files { loose(online, session)? } else { Vec::new() };
         let result = online.job(&Call::delete(format!("{}{discard}", session_path(session))))?;
         let session = expect_result!(result, JobResult::Session(session) => session);
         let mut lines = vec![format!("removed {}; its snapshots stay", format::safe(&session.name))];
@@ -24,8 +25,18 @@ pub(super) fn run(online: &Online<'_>, args: &RmArgs) -> Result<()> {
             ));
             lines.extend(files::table(&kept.files));
         }
+        if !discarded.is_empty() {
+            lines.push("gone with it, and in no snapshot:".to_owned());
+            lines.extend(files::table(&discarded));
+        }
         let message = Message { message_type: "removed", content: One { session: &session } };
         online.printer().data(&message, &lines)?;
     }
     Ok(())
+}
+
+/// The files that no snapshot has.
+fn loose(online: &Online<'_>, session: &str) -> Result<Vec<FileNote>> {
+    let files: SessionFiles = online.get(format!("{}/files", session_path(session)))?;
+    Ok(files.loose)
 }
