@@ -205,6 +205,11 @@ export class Api {
     return this._get('files', { commit });
   }
 
+  /** The text of one of them. */
+  fileText(commit: string, path: string): Promise<Wire.FileText> {
+    return this._get('file', { commit, path });
+  }
+
   /** Copies the files of a snapshot into a folder of the server's. */
   copyFiles(commit: string, folder: string): Promise<Wire.CopiedFiles> {
     return this._send('POST', 'files', { commit, folder });

@@ -378,6 +378,16 @@ export type FilePolicy =
     type: 'none';
   };
 
+/** The answer of `GET /v1/commits/{id}/file`. */
+export type FileText = {
+  /** As it was asked for. */
+  path: Text;
+  /** How large it is. */
+  bytes: number;
+  /** All of it; null if it is longer than 1 MiB, or no text in UTF-8. */
+  text?: string | null;
+};
+
 /** One thing that `doctor` looked at. */
 export type Finding = {
   /** What was looked at. */

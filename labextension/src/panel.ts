@@ -49,6 +49,7 @@ export function addPanel(
         () => null
       ),
       renderers: renderers.clone(),
+      read: (commit, path) => model.api.fileText(commit, path),
       a: older,
       b: newer,
       translator

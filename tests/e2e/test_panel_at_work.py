@@ -44,8 +44,10 @@ def test_a_comparison_has_outputs_and_pictures_side_by_side(lab, open_notebook, 
     tab, history = notebook.tab, History(notebook.tab).open()
     notebook.run(0)
     notebook.run(1)
+    notes = lab.user.write(lab.root / f"notes-{width}.txt", "one\ntwo\nlast\n")
     first = snapshot(history)
     assert history.card(first).locator(".jp-InfinijupHistory-title").inner_text() == "scores = [1, 2, 3]"
+    lab.user.write(notes, "one\nthree\nlast\n")
     notebook.set_source(1, RED.replace("200, 40, 40", "40, 40, 200").replace("3]", "3, 3]"))
     notebook.run(1)
     snapshot(history)
@@ -61,6 +63,12 @@ def test_a_comparison_has_outputs_and_pictures_side_by_side(lab, open_notebook, 
     assert left["x"] + left["width"] <= right["x"] and abs(left["y"] - right["y"]) < 2, "not side by side"
     compare.locator('[data-infinijup-variable="scores"][data-infinijup-change="changed"]').wait_for()
     assert not compare.get_by_text("Mapping").is_visible(), "memory is folded"
+    compare.locator(f'[data-infinijup-file$="{notes.name}"] button').click()
+    lines = compare.locator(f'[data-infinijup-text$="{notes.name}"]')
+    lines.get_by_text("- two").wait_for()
+    assert [line.strip() for line in lines.inner_text().splitlines() if line.strip()] == ["one", "- two", "+ three", "last"]
+    lines.scroll_into_view_if_needed()
+    tab.shot("file-lines")
     title = tab.page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab", has_text="↔").inner_text()
     assert "scores = [1, 2" in title and not HASH.search(title + compare.inner_text())
     tab.shot("compare-light")

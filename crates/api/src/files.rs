@@ -45,6 +45,17 @@ pub struct SnapshotFiles {
     pub bytes: u64,
 }
 
+/// The answer of `GET /v1/commits/{id}/file`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct FileText {
+    /// As it was asked for.
+    pub path: Text,
+    /// How large it is.
+    pub bytes: u64,
+    /// All of it; null if it is longer than 1 MiB, or no text in UTF-8.
+    pub text: Option<String>,
+}
+
 /// `POST /v1/commits/{id}/files`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

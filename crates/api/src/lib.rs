@@ -31,7 +31,7 @@ pub use encryption::EncryptionLine;
 pub use error::{ErrorBody, exit};
 pub use event::{Event, EventKind};
 pub use files::{
-    CopiedFile, CopyOutOutcome, CopyOutRequest, FileNote, KeptFiles, SessionFiles, SnapshotFiles,
+    CopiedFile, CopyOutOutcome, CopyOutRequest, FileNote, FileText, KeptFiles, SessionFiles, SnapshotFiles,
 };
 pub use history::{
     CellNote, Change, CommitView, Commits, Diff, DiffTotals, FileDiff, ForgetOutcome, ForgetRequest,

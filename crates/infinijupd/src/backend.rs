@@ -3,17 +3,17 @@
 //! Every call may block for as long as the operation takes; the daemon makes each on a thread of its own. Whoever can
 //! ask is the daemon's own user, so nothing here says who asks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use api::{
     Activity, AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView,
     Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
-    ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
-    ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch, SessionState,
-    SessionView, SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView,
-    SuspendOutcome, SuspendRequest, TagRequest, Variable, Version,
+    FileText, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest,
+    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch,
+    SessionState, SessionView, SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest,
+    StoreView, SuspendOutcome, SuspendRequest, TagRequest, Variable, Version,
 };
 
 use lifecycle::{Asked, Did, Errand, SessionId};
@@ -93,6 +93,8 @@ pub trait Backend: Send + Sync + 'static {
     fn loose_files(&self, which: &str) -> Outcome<SessionFiles>;
     /// The files of a snapshot, the first so many of them.
     fn snapshot_files(&self, which: &str, limit: usize) -> Outcome<SnapshotFiles>;
+    /// The text of a file of a snapshot.
+    fn file_text(&self, which: &str, path: &Path) -> Outcome<FileText>;
     /// Copies files of a snapshot into a directory.
     fn copy_out(
         &self,

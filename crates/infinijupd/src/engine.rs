@@ -3,16 +3,16 @@
 //! It speaks the words of the wire itself. What is decided here is what the daemon adds to an operation: that it is refused where nothing can
 //! be done, kept within the store's budget, given the reserve on a full disk, and tidied up after.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
-    CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, Finding, FindingState,
-    ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest, RestoredOutcome,
-    ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch, SessionView,
-    SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome,
-    SuspendRequest, TagRequest, Text, Variable, Version, exit,
+    CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, FileText, Finding,
+    FindingState, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest,
+    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch,
+    SessionView, SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView,
+    SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version, exit,
 };
 use lifecycle::{
     Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, RecordError, SessionId,
@@ -271,6 +271,10 @@ impl Backend for Engine {
 
     fn snapshot_files(&self, which: &str, limit: usize) -> Outcome<SnapshotFiles> {
         Ok(Self::snapshot_files(self, which, limit)?)
+    }
+
+    fn file_text(&self, which: &str, path: &Path) -> Outcome<FileText> {
+        Ok(Self::file_text(self, which, path)?)
     }
 
     fn copy_out(&self, which: &str, request: CopyOutRequest, _: &dyn Progress) -> Outcome<CopyOutOutcome> {

@@ -2,8 +2,9 @@
 //! `history`'s business, and what a *family* of threads is; here a branch and its original are one too.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use api::{Commits, CopyOutOutcome, CopyOutRequest, SnapshotFiles, ThreadView};
+use api::{Commits, CopyOutOutcome, CopyOutRequest, FileText, SnapshotFiles, ThreadView};
 use cas_core::ObjectId;
 use history::{Families, UserStore};
 use session_record::Record;
@@ -50,6 +51,11 @@ impl Engine {
     /// The files of a snapshot, the first `limit` of them.
     pub fn snapshot_files(&self, which: &str, limit: usize) -> Result<SnapshotFiles> {
         Ok(session_record::snapshot_files(&self.inner.store.open()?, which, limit)?)
+    }
+
+    /// The text of a file of a snapshot.
+    pub fn file_text(&self, which: &str, path: &Path) -> Result<FileText> {
+        Ok(session_record::file_text(&self.inner.store.open()?, which, path)?)
     }
 
     /// Copies files of a snapshot into a directory.

@@ -56,5 +56,5 @@ pub use records::{Writers, read_records};
 pub use section::{KernelPorts, SessionSection};
 pub use seed::{Gone, gone_session, session_section};
 pub use session::{GpuWish, SessionId};
-pub use snapshot_files::{copy_out, snapshot_files};
+pub use snapshot_files::{copy_out, file_text, snapshot_files};
 pub use view::session_view;

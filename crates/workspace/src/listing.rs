@@ -121,7 +121,7 @@ impl Listing {
 }
 
 /// The directory that a section is of.
-fn root_of(section: &WorkspaceSection) -> Result<PathBuf> {
+pub(crate) fn root_of(section: &WorkspaceSection) -> Result<PathBuf> {
     let root = to_path(section.root.as_bytes());
     let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     if !root.is_absolute() || !root.components().all(plain) {

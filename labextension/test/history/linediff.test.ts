@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { sideBySide, lineDiff } from '../../src/history/diff/lines';
+import { sideBySide, lineDiff, unified } from '../../src/history/diff/lines';
 
 function short(before: string, after: string): string {
   const marks = { same: ' ', added: '+', removed: '-' };
@@ -51,5 +51,18 @@ describe('two columns', () => {
         ['c', 'c']
       ]
     );
+  });
+
+  it('leaves out what is far from a change, and says how much', () => {
+    const lines = (middle: string): string =>
+      [...'abcdefgh', middle, ...'ijklmnop'].join('\n');
+    const parts = unified(lineDiff(lines('1'), lines('2')));
+    assert.deepEqual(
+      parts.map(part => ('left' in part ? part.left : part.text)),
+      [5, 'f', 'g', 'h', '1', '2', 'i', 'j', 'k', 5]
+    );
+    assert.deepEqual(unified(lineDiff('', 'new')), [
+      { change: 'added', text: 'new' }
+    ]);
   });
 });

@@ -8,6 +8,7 @@ import { Banners, Instead, Progress } from '../../src/history/banners';
 import { takeBearings } from '../../src/history/commits';
 import { choicesFor, Details } from '../../src/history/details';
 import type { Documents } from '../../src/history/diff/cells';
+import { FileLines } from '../../src/history/diff/files';
 import { DiffView } from '../../src/history/diff/view';
 import type { IScene } from '../../src/history/scene';
 import { cardSentence, titleOf } from '../../src/history/sentences';
@@ -361,12 +362,29 @@ describe('the comparison', () => {
         diff={{ ...diff, ...more }}
         documents={documents}
         draw={outputs => <i>{JSON.stringify(outputs)}</i>}
+        read={() => Promise.reject(new Error('nobody asks'))}
         a={a}
         b={b}
         trans={trans}
         locale="en"
       />
     );
+
+  it('shows the lines of a file as text, and of what is none its size', () => {
+    const file = (text: string | null) => ({ path: 'f', bytes: 2048, text });
+    const lines = (before: string | null, after: string | null): string =>
+      renderToStaticMarkup(
+        <FileLines
+          both={{ before: file(before), after: file(after) }}
+          trans={trans}
+        />
+      );
+    const drawn = lines('one\ntwo', `one\n${EVIL}`);
+    assert.ok(!drawn.includes('<img'));
+    assert.match(drawn, /<del>- two<\/del>/);
+    assert.match(drawn, /<ins>\+ &lt;img/);
+    assert.match(lines('one', null), /2 KB/);
+  });
 
   it('shows what it has, as text', () => {
     const drawn = show({});

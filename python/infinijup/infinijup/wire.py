@@ -484,6 +484,22 @@ class FileNote(TypedDict):
     bytes: int
 
 
+class _FileTextAlways(TypedDict):
+    """What is always there."""
+
+    # As it was asked for.
+    path: Text
+    # How large it is.
+    bytes: int
+
+
+class FileText(_FileTextAlways, total=False):
+    """The answer of `GET /v1/commits/{id}/file`."""
+
+    # All of it; null if it is longer than 1 MiB, or no text in UTF-8.
+    text: str | None
+
+
 class _FindingAlways(TypedDict):
     """What is always there."""
 

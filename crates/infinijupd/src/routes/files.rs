@@ -1,6 +1,8 @@
 //! Files: those of a session, and those of a snapshot.
 
-use api::{CopyOutRequest, ErrorBody, Job, SessionFiles, SnapshotFiles};
+use std::path::Path;
+
+use api::{CopyOutRequest, ErrorBody, FileText, Job, SessionFiles, SnapshotFiles};
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
@@ -45,6 +47,26 @@ pub(crate) async fn of_snapshot(
 ) -> Outcome<Json<SnapshotFiles>> {
     let limit = limit.unwrap_or(LISTED).min(LISTED);
     Ok(Json(ask(&app, move |backend| backend.snapshot_files(&which, limit)).await?))
+}
+
+/// Which file.
+#[derive(Clone, Deserialize, utoipa::IntoParams)]
+pub(crate) struct OneFile {
+    /// Its path inside the session; one that does not begin at `/` is below the workspace.
+    path: String,
+}
+
+/// The text of a file of a snapshot.
+#[utoipa::path(
+    get, path = "/v1/commits/{id}/file", tag = "snapshots", params(("id" = String, Path), OneFile),
+    responses((status = 200, body = FileText), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn text(
+    State(app): State<App>,
+    Which(which): Which,
+    Params(OneFile { path }): Params<OneFile>,
+) -> Outcome<Json<FileText>> {
+    Ok(Json(ask(&app, move |backend| backend.file_text(&which, Path::new(&path))).await?))
 }
 
 /// Copies files of a snapshot into a directory.

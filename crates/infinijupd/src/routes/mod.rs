@@ -46,6 +46,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/commits/{id}", get(history::commit))
         .route("/v1/commits/{id}/notebook", get(history::notebook))
         .route("/v1/commits/{id}/variables", get(history::variables))
+        .route("/v1/commits/{id}/file", get(files::text))
         .route("/v1/commits/{id}/files", get(files::of_snapshot).post(files::copy_out))
         .route("/v1/tags", post(history::tag))
         .route("/v1/tags/{*name}", delete(history::untag))

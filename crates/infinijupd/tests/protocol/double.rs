@@ -1,14 +1,14 @@
 //! An engine that does nothing but keep a list, and can be told to wait and to fail.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex};
 
 use api::{
     AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
     CopiedFile, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
-    FileNote, FilePolicy, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, KeptFiles, Network,
+    FileNote, FilePolicy, FileText, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, KeptFiles, Network,
     RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Server,
     SessionFiles, SessionPatch, SessionPolicy, SessionState, SessionView, Signal, SignalRequest, Skipped,
     SnapshotFiles, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StartRequest, StopRequest, StoreView,
@@ -341,6 +341,10 @@ impl Backend for Double {
     fn snapshot_files(&self, _: &str, limit: usize) -> Outcome<SnapshotFiles> {
         let file = FileNote { path: "/home/ada/new.csv".into(), bytes: 5 };
         Ok(SnapshotFiles { files: vec![file; limit.min(2)], count: 2, bytes: 10 })
+    }
+
+    fn file_text(&self, _: &str, path: &Path) -> Outcome<FileText> {
+        Ok(FileText { path: path.into(), bytes: 2, text: Some("ab".to_owned()) })
     }
 
     fn copy_out(&self, _: &str, request: CopyOutRequest, _: &dyn Progress) -> Outcome<CopyOutOutcome> {

@@ -93,3 +93,28 @@ export function sideBySide(lines: readonly Line[]): Row[] {
   flush();
   return rows;
 }
+
+/** Lines that are left out, because nothing changed near them. */
+export type Gap = { left: number };
+
+/** What changed, with so many lines around it, as `diff -u` shows it. */
+export function unified(lines: readonly Line[], around = 3): (Line | Gap)[] {
+  const near = new Uint8Array(lines.length);
+  lines.forEach((line, index) => {
+    if (line.change !== 'same') {
+      near.fill(1, Math.max(0, index - around), index + around + 1);
+    }
+  });
+  const parts: (Line | Gap)[] = [];
+  lines.forEach((line, index) => {
+    const last = parts[parts.length - 1];
+    if (near[index]) {
+      parts.push(line);
+    } else if (last && 'left' in last) {
+      last.left += 1;
+    } else {
+      parts.push({ left: 1 });
+    }
+  });
+  return parts;
+}

@@ -1,67 +1,11 @@
 /**
- * Files and memory that differ.
+ * Memory that differs.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
 import type { Diff } from '../../wire';
 import { plain, size } from '../format';
-import { ChangeMark, Nothing, Section, Table } from './parts';
-
-function bytes(value: number | null | undefined): string {
-  return typeof value === 'number' ? size(value) : '–';
-}
-
-export function Files(props: {
-  diff: Diff;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { diff, trans } = props;
-  return (
-    <Section title={trans.__('Files')} count={diff.files.length}>
-      {diff.files.length === 0 ? (
-        <Nothing>
-          {trans.__(
-            'No file differs of those that were saved with both snapshots. Files that no cell had open may not be among them.'
-          )}
-        </Nothing>
-      ) : (
-        <Table
-          trans={trans}
-          items={diff.files}
-          columns={[
-            trans.__('Path'),
-            trans.__('Before'),
-            trans.__('After'),
-            trans.__('Change')
-          ]}
-          row={file => {
-            const path = plain(file.path);
-            return (
-              <tr
-                key={path}
-                data-infinijup-file={path}
-                data-infinijup-change={file.change}
-              >
-                <th scope="row">
-                  <code>{path}</code>
-                </th>
-                <td className="jp-InfinijupDiff-number">
-                  {bytes(file.before_bytes)}
-                </td>
-                <td className="jp-InfinijupDiff-number">
-                  {bytes(file.after_bytes)}
-                </td>
-                <td>
-                  <ChangeMark change={file.change} trans={trans} />
-                </td>
-              </tr>
-            );
-          }}
-        />
-      )}
-    </Section>
-  );
-}
+import { ChangeMark, Table } from './parts';
 
 export function Memory(props: {
   diff: Diff;

@@ -8,7 +8,8 @@ import { nameOf } from '../../format';
 import type { CommitView, Diff } from '../../wire';
 import { fullTime } from '../format';
 import { Cells, type Documents, type DrawOutputs } from './cells';
-import { Files, Memory } from './memory';
+import { Files, type ReadFile } from './files';
+import { Memory } from './memory';
 import { Variables } from './variables';
 
 function Side(props: {
@@ -31,12 +32,13 @@ export function DiffView(props: {
   diff: Diff;
   documents: Documents;
   draw: DrawOutputs;
+  read: ReadFile;
   a: CommitView;
   b: CommitView;
   trans: TranslationBundle;
   locale?: string;
 }): JSX.Element {
-  const { diff, documents, draw, a, b, trans, locale } = props;
+  const { diff, documents, draw, read, a, b, trans, locale } = props;
   return (
     <div className="jp-InfinijupDiff-view">
       <div className="jp-InfinijupDiff-pair jp-mod-sides">
@@ -52,7 +54,7 @@ export function DiffView(props: {
         trans={trans}
       />
       <Variables diff={diff} a={a} b={b} trans={trans} />
-      <Files diff={diff} trans={trans} />
+      <Files diff={diff} a={a} b={b} read={read} trans={trans} />
       <Memory diff={diff} trans={trans} />
     </div>
   );

@@ -12,6 +12,7 @@ import type { CommitView, Diff } from '../../wire';
 import { nameOf } from '../../format';
 import { asSentence } from '../../words';
 import type { Documents } from './cells';
+import type { ReadFile } from './files';
 import { OutputsOf, type Renderers } from './outputs';
 import { DiffView } from './view';
 
@@ -20,6 +21,7 @@ export namespace CompareWidget {
     diff: Promise<Diff>;
     documents: Promise<Documents>;
     renderers: Renderers;
+    read: ReadFile;
     /** The older one. */
     a: CommitView;
     b: CommitView;
@@ -64,6 +66,7 @@ export class CompareWidget extends ReactWidget {
           diff={this._diff}
           documents={this._documents}
           draw={this._draw}
+          read={this._options.read}
           a={a}
           b={b}
           trans={trans}

@@ -1,7 +1,7 @@
 """REST and events for the user interface, below `<base_url>/infinijup/`."""
 
 from infinijup.serverextension.handlers.events import EventsHandler
-from infinijup.serverextension.handlers.files import SessionFilesHandler, SnapshotFilesHandler
+from infinijup.serverextension.handlers.files import FileTextHandler, SessionFilesHandler, SnapshotFilesHandler
 from infinijup.serverextension.handlers.history import (
     DiffHandler,
     ForgetHandler,
@@ -34,6 +34,7 @@ ROUTES = [
     (r"infinijup/sessions/(?P<session_id>[^/]+)", SessionHandler),
     (r"infinijup/sessions/(?P<session_id>[^/]+)/files", SessionFilesHandler),
     (r"infinijup/sessions/(?P<session_id>[^/]+)/servers", ServersHandler),
+    (r"infinijup/file", FileTextHandler),
     (r"infinijup/files", SnapshotFilesHandler),
     (r"infinijup/history", HistoryHandler),
     (r"infinijup/snapshot", SnapshotHandler),

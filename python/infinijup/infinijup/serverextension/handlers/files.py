@@ -19,6 +19,16 @@ class SessionFilesHandler(Handler):
         return {**files, "folder": (view.get("labels") or {}).get(FOLDER)}
 
 
+class FileTextHandler(Handler):
+    """The text of one file of a snapshot. The daemon looks it up in what it has stored, and opens nothing."""
+
+    @answers
+    async def get(self) -> Any:
+        # A name may begin or end with a space.
+        path = self.get_query_argument("path", "", strip=False)
+        return await self.daemon.get(target("commits", self.query("commit"), "file", path=path))
+
+
 class SnapshotFilesHandler(Handler):
     """The files of a snapshot: what there is, and copies of them in a folder of the user's."""
 
