@@ -12,7 +12,7 @@ gpu() {
         /opt/infinijup/gpu-venv/bin/python -m pytest -q python/infinijup/tests \
         --ignore-glob='*/test_daemon.py' --ignore-glob='*/test_launch.py' --ignore-glob='*/tests/test_provisioner.py'
     mapfile -t files < <(cd tests/sessions && printf '%s\n' test_gpu_*.py)
-    end_to_end "end to end with a GPU" /opt/infinijup/gpu-venv/bin/python 265 "${files[@]}"
+    end_to_end "end to end with a GPU" /opt/infinijup/gpu-venv/bin/python 266 "${files[@]}"
 }
 
 gpu
