@@ -111,8 +111,8 @@ fn go_into(holder: Identity) -> Outcome<()> {
     move_into_thread_name_spaces(target.as_fd(), theirs).map_err(while_doing("enter the namespaces"))
 }
 
-/// CRIU holds a descriptor for much of what it looks at.
-fn raise_the_number_of_open_files() -> Outcome<()> {
+/// CRIU holds a descriptor for much of what it looks at, and so does whoever carries connections.
+pub(super) fn raise_the_number_of_open_files() -> Outcome<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
         .map_err(while_doing("raise the number of open files"))

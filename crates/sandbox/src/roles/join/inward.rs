@@ -70,19 +70,13 @@ impl Inward {
 
     /// Leads whoever connects to it to the machine's.
     fn carry(&self, port: u16, listener: &TcpListener) -> std::io::Result<()> {
-        let (listener, open) = (listener.try_clone()?, self.open.clone());
-        let accept = move || {
-            while let Ok((client, _)) = listener.accept() {
-                open.carry(move || {
-                    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-                        .or_else(|_| TcpStream::connect((Ipv6Addr::LOCALHOST, port)))?;
-                    server.set_nodelay(true)?;
-                    client.set_nodelay(true)?;
-                    plainly_both_ways(&client, &server)
-                });
-            }
-        };
-        std::thread::Builder::new().stack_size(super::STACK).spawn(accept).map(drop)
+        self.open.take(listener, move |client| {
+            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+                .or_else(|_| TcpStream::connect((Ipv6Addr::LOCALHOST, port)))?;
+            server.set_nodelay(true)?;
+            client.set_nodelay(true)?;
+            plainly_both_ways(client, &server)
+        })
     }
 }
 

@@ -20,6 +20,7 @@ mod outward;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -34,7 +35,7 @@ pub(super) use door::door;
 use self::door::Door;
 use self::inward::Inward;
 use self::outward::Outward;
-use super::{Outcome, while_doing, with_causes};
+use super::{Outcome, inside, while_doing, with_causes};
 use crate::loopback::Loopback;
 
 /// How often the machine's loopback is looked at.
@@ -43,6 +44,8 @@ const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const MOST: usize = 512;
 /// A thread here only copies.
 const STACK: usize = 128 << 10;
+/// How long nothing is accepted when there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How long somebody who asks may take to ask and to read the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -78,6 +81,7 @@ fn start(words: &[OsString]) -> Outcome<Joined> {
     rustix::process::setsid().map_err(while_doing("start a session"))?;
     rustix::process::chdir("/").map_err(while_doing("leave the directory"))?;
     let door = Arc::new(Door::open(plan.holder)?);
+    inside::raise_the_number_of_open_files()?;
     let open = Open::default();
     let inward = Arc::new(Inward::new(&plan, Arc::clone(&door), open.clone()));
     if plan.inward {
@@ -156,8 +160,28 @@ fn first_of_any() -> u16 {
 struct Open(Arc<AtomicUsize>);
 
 impl Open {
+    /// Has every connection of a listener carried until that is stopped.
+    fn take(
+        &self,
+        listener: &TcpListener,
+        carry: impl Fn(&TcpStream) -> io::Result<()> + Clone + Send + 'static,
+    ) -> io::Result<()> {
+        let (listener, open) = (listener.try_clone()?, self.clone());
+        let accept = move || {
+            loop {
+                match listener.accept() {
+                    Ok((client, _)) => open.begin(client, carry.clone()),
+                    // It was stopped.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                    Err(_) => std::thread::sleep(PAUSE),
+                }
+            }
+        };
+        std::thread::Builder::new().stack_size(STACK).spawn(accept).map(drop)
+    }
+
     /// Has a thread carry one connection, unless there are too many.
-    fn carry(&self, carry: impl FnOnce() -> io::Result<()> + Send + 'static) {
+    fn begin(&self, client: TcpStream, carry: impl FnOnce(&TcpStream) -> io::Result<()> + Send + 'static) {
         if self.0.fetch_add(1, Ordering::Relaxed) >= MOST {
             self.0.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -165,7 +189,7 @@ impl Open {
         let open = self.clone();
         let carried = std::thread::Builder::new().stack_size(STACK).spawn(move || {
             // A connection that cannot be made or breaks is closed.
-            let _ = carry();
+            let _ = carry(&client);
             open.0.fetch_sub(1, Ordering::Relaxed);
         });
         if carried.is_err() {

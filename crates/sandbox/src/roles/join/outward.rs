@@ -24,8 +24,6 @@ use crate::loopback::{Loopback, Servers};
 
 /// As many servers as are shown.
 const MOST: usize = 32;
-/// How long nothing is accepted when there are no descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
 /// How long somebody has who would speak first.
 const GREETING: Duration = Duration::from_millis(250);
 
@@ -90,27 +88,14 @@ impl Outward {
         let before = self.plan.before.get(&port).copied().unwrap_or(0);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, before))
             .or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
-        let (own, open, door) = (listener.try_clone()?, self.open.clone(), Arc::clone(&self.door));
-        let accept = move || {
-            loop {
-                match own.accept() {
-                    Ok((client, _)) => {
-                        let door = Arc::clone(&door);
-                        open.carry(move || {
-                            if !is_ours(&client)? {
-                                return Err(io::ErrorKind::PermissionDenied.into());
-                            }
-                            client.set_nodelay(true)?;
-                            plainly_both_ways(&client, &door.connect(server)?)
-                        });
-                    }
-                    // It was stopped.
-                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-                    Err(_) => std::thread::sleep(PAUSE),
-                }
+        let door = Arc::clone(&self.door);
+        self.open.take(&listener, move |client| {
+            if !is_ours(client)? {
+                return Err(io::ErrorKind::PermissionDenied.into());
             }
-        };
-        std::thread::Builder::new().stack_size(super::STACK).spawn(accept)?;
+            client.set_nodelay(true)?;
+            plainly_both_ways(client, &door.connect(server)?)
+        })?;
         Ok(listener)
     }
 }
