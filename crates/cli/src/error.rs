@@ -94,6 +94,12 @@ pub(crate) enum CliError {
     /// Somebody else's kernelspec is where ours should be.
     #[error("`{}` is there already, and was not installed by infinijup", path.display())]
     KernelspecTaken { path: PathBuf },
+    /// There is nothing to show the demo in.
+    #[error("{why}")]
+    NoLab { why: String },
+    /// JupyterLab did not start, or ended by itself.
+    #[error("JupyterLab does not run: {why}; its log is `{}`", log.display())]
+    LabFailed { why: String, log: PathBuf, lines: Vec<String> },
     /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -135,6 +141,8 @@ impl CliError {
             Self::StoreInUse { .. } => "IJ-C043",
             Self::BadSnapshot(_) => "IJ-C044",
             Self::Settings(_) => "IJ-C045",
+            Self::NoLab { .. } => "IJ-C046",
+            Self::LabFailed { .. } => "IJ-C047",
             Self::Mount(_) => "IJ-C050",
             Self::Place(error) => error.code(),
         }
@@ -193,6 +201,10 @@ folder is named with --store",
             }
             Self::BadSnapshot(_) => Some("run `infinijup store verify` to see whether the store is damaged"),
             Self::Settings(_) => Some("mend the settings file; `infinijup daemon status` shows where it is"),
+            Self::NoLab { .. } => Some(
+                "install both in one environment: `pip install \"infinijup[criu]\" jupyterlab`, and run `infinijup demo` from there",
+            ),
+            Self::LabFailed { .. } => Some("the last lines of its log say why"),
             Self::Place(error) => Some(error.hint()),
             Self::Usage { .. } | Self::ObjectNotFound { .. } | Self::Interrupted | Self::Output(_) => None,
         }
@@ -203,7 +215,7 @@ impl CliError {
     /// What was seen, beside the chain of causes.
     pub(crate) fn evidence(&self) -> Vec<String> {
         match self {
-            Self::NotStarted { lines, .. } => lines.clone(),
+            Self::NotStarted { lines, .. } | Self::LabFailed { lines, .. } => lines.clone(),
             _ => Vec::new(),
         }
     }

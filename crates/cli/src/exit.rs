@@ -105,6 +105,7 @@ const fn of_cli(error: &CliError) -> Code {
         | CliError::GcIncomplete { .. }
         | CliError::RebuildIncomplete { .. }
         | CliError::MachineUnfit { .. }
+        | CliError::NoLab { .. }
         | CliError::SelftestFailed { .. } => Code::ProblemsFound,
         CliError::WritersBusy { .. } | CliError::StillStopping { .. } | CliError::StoreInUse { .. } => {
             Code::Busy
@@ -121,6 +122,7 @@ const fn of_cli(error: &CliError) -> Code {
         CliError::Output(_)
         | CliError::Answer { .. }
         | CliError::NoServiceManager { .. }
+        | CliError::LabFailed { .. }
         | CliError::Place(_)
         | CliError::Mount(_)
         | CliError::Settings(_) => Code::Failed,

@@ -3,6 +3,7 @@
 mod control;
 mod daemon;
 mod debug;
+mod demo;
 mod detect;
 mod history;
 mod kernelspec;
@@ -22,6 +23,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 pub(crate) use control::{RestartArgs, SignalArgs};
 pub(crate) use daemon::DaemonCommand;
 pub(crate) use debug::{CommitArgs, DebugCommand};
+pub(crate) use demo::DemoArgs;
 pub(crate) use detect::{DetectArgs, DetectFormat};
 pub(crate) use history::{CatArgs, DiffArgs, LogArgs, ShowArgs, TagArgs, number};
 pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, KernelspecRemoveArgs};
@@ -191,6 +193,7 @@ daemon. docs/agents.md lists its tools and what each costs.",
   infinijup mcp --socket $XDG_RUNTIME_DIR/infinijup/infinijupd.sock"
     )]
     Mcp,
+    Demo(DemoArgs),
     Detect(DetectArgs),
     Selftest(SelftestArgs),
     SetupGpu(SetupGpuArgs),

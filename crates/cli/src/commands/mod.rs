@@ -4,6 +4,7 @@ mod cat;
 mod completions;
 mod daemon;
 mod debug;
+mod demo;
 mod detect;
 mod diff;
 mod encrypt;
@@ -71,6 +72,7 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Kernelspec(KernelspecCommand::List) => kernelspec::list(context),
         Command::Kernelspec(KernelspecCommand::Remove(args)) => kernelspec::remove(context, &args),
         Command::Mcp => mcp::run(context),
+        Command::Demo(args) => demo::run(context, &args),
         Command::Detect(args) => detect::run(context, &args),
         Command::Selftest(args) => selftest::run(context, &args),
         Command::SetupGpu(args) => setup_gpu::run(context, &args),

@@ -205,7 +205,7 @@ fn wait(mut child: Child, places: &Places, log: (&Path, u64), deadline: Instant)
 }
 
 /// The last lines that were written since `begin`.
-fn last_lines((path, begin): (&Path, u64)) -> io::Result<Vec<String>> {
+pub(in crate::commands) fn last_lines((path, begin): (&Path, u64)) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(begin.max(length.saturating_sub(SHOWN.0))))?;

@@ -12,15 +12,7 @@ use crate::output::Printer;
 
 pub(super) fn run(context: &Context) -> Result<()> {
     let printer = &context.printer;
-    let found = match ask(context) {
-        Ok(found) => found,
-        Err(error) => match error.downcast::<CliError>()? {
-            error @ (CliError::NoDaemon { .. }
-            | CliError::NotStarted { .. }
-            | CliError::NoDaemonProgram { .. }) => without_daemon(&error.into()),
-            other => return Err(other.into()),
-        },
-    };
+    let found = ask_or_explain(context)?;
     let verdict = if found.works { "snapshots work here" } else { "snapshots do not work here" };
     let items = found.findings.iter().flat_map(|finding| lines(printer, finding));
     let lines: Vec<String> = std::iter::once(verdict.to_owned()).chain(items).collect();
@@ -31,6 +23,19 @@ pub(super) fn run(context: &Context) -> Result<()> {
     let failed = found.findings.iter().filter(|finding| finding.state == FindingState::Fail);
     let items = failed.map(|finding| finding.item.clone()).collect();
     Err(CliError::MachineUnfit { items }.into())
+}
+
+/// What was found; that there is no daemon is a finding, too.
+pub(in crate::commands) fn ask_or_explain(context: &Context) -> Result<Doctor> {
+    match ask(context) {
+        Ok(found) => Ok(found),
+        Err(error) => match error.downcast::<CliError>()? {
+            error @ (CliError::NoDaemon { .. }
+            | CliError::NotStarted { .. }
+            | CliError::NoDaemonProgram { .. }) => Ok(without_daemon(&error.into())),
+            other => Err(other.into()),
+        },
+    }
 }
 
 fn ask(context: &Context) -> Result<Doctor> {

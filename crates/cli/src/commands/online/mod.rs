@@ -8,7 +8,7 @@ mod attach;
 mod branch;
 pub(super) mod client;
 mod control;
-mod doctor;
+pub(super) mod doctor;
 mod events;
 mod exec;
 mod files;
