@@ -14,6 +14,8 @@ export INFINIJUP_RAW_SWAPS=200
 # Kills of a daemon at any moment (40), and notebooks that share a GPU (5).
 export INFINIJUP_KILLS=100
 export INFINIJUP_E2E_NOTEBOOKS=8
+# Cells of a day's work in a browser, and MB of data (10x60).
+export INFINIJUP_DAY=40x600
 # Operations of each of two users side by side (20).
 export INFINIJUP_SIDE_BY_SIDE=200
 # Rounds of a kernel with two GPUs, and MiB on each of them (8x64,2x256). Of all tests with a GPU these took longest: twenty rounds of 64 MiB

@@ -28,6 +28,22 @@ describe('two notebooks', () => {
     );
   });
 
+  it('do not differ by how a file and the page write the same', () => {
+    const shown = (output: object) => ({
+      ...cell('a', 'plot()'),
+      outputs: [output]
+    });
+    const data = { 'image/png': 'aGk=', 'text/plain': 'one\ntwo' };
+    const page = { output_type: 'display_data', metadata: {}, data };
+    const file = {
+      data: { 'text/plain': ['one\n', 'two'], 'image/png': 'aGk=' },
+      output_type: 'display_data'
+    };
+    const other = { ...file, data: { ...file.data, 'image/png': 'aG8=' } };
+    assert.equal(compare([shown(page)], [shown(file)]).length, 0);
+    assert.equal(compare([shown(page)], [shown(other)]).length, 1);
+  });
+
   it('keep their order, and what is gone stands where it was', () => {
     const pairs = compare(
       [cell('a', 'a'), cell('gone', 'gone'), cell('b', 'b')],

@@ -27,6 +27,20 @@ class History:
         """One card."""
         return self.panel.locator(f'[data-infinijup-commit="{commit}"]').first
 
+    def scroll_to(self, commit: str):
+        """One card, wherever it is: a long history keeps only the visible ones in the document."""
+        box = self.panel.locator("[data-infinijup-scroll]")
+        box.evaluate("node => { node.scrollTop = 0; }")
+
+        def found():
+            if self.card(commit).count():
+                return True
+            box.evaluate("node => { node.scrollTop += 200; }")
+            return False
+
+        proc.until(f"the history has the card {commit[:12]}", found, 20, pause=0.1)
+        return self.card(commit)
+
     def wait_card(self, words: str, seconds: float = 30) -> str:
         """Waits for a card that says so; its commit."""
         return self.wait(f"a card with `{words}`", lambda card: words in card["text"], seconds)

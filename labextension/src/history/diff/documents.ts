@@ -95,11 +95,26 @@ function pairOf(before: ISide | null, after: ISide | null): ICellPair | null {
   return { change, before, after, source, outputs };
 }
 
-/** What an output shows; its number says only when it was made. */
+/**
+ * What an output shows; its number says only when it was made. A file has keys in another order than the page, and texts as
+ * lists of lines.
+ */
 function essence(outputs: readonly unknown[]): string {
-  return JSON.stringify(outputs, (key, value: unknown) =>
-    key === 'execution_count' || key === 'metadata' ? undefined : value
-  );
+  return JSON.stringify(outputs, (key, value: unknown) => {
+    if (key === 'execution_count' || key === 'metadata') {
+      return undefined;
+    }
+    if (Array.isArray(value)) {
+      return value.length && value.every(line => typeof line === 'string')
+        ? value.join('')
+        : value;
+    }
+    return value && typeof value === 'object'
+      ? Object.fromEntries(
+          Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
+        )
+      : value;
+  });
 }
 
 function sidesOf(content: Document): ISide[] {
