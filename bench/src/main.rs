@@ -8,12 +8,15 @@ mod calibrate;
 mod catalogue;
 mod cell_cost;
 mod content;
+mod day;
 mod delta;
+mod demo;
 mod detect;
 mod gpu_overhead;
 mod image;
 mod ingest;
 mod install;
+mod installation;
 mod live;
 mod measure;
 mod mount;
@@ -162,6 +165,16 @@ const BENCHMARKS: &[Benchmark] = &[
         "install",
         "From nothing to a first snapshot, as an ordinary user with pip: each step timed.",
         install::run,
+    ),
+    (
+        "demo",
+        "From nothing to the first undo in the browser, by `infinijup demo`: each step timed.",
+        demo::run,
+    ),
+    (
+        "day",
+        "What automatic snapshots add to 40 cells over 600 MB with plots in a browser, against none.",
+        day::run,
     ),
 ];
 

@@ -10,6 +10,7 @@ import sys
 import time
 
 from harness.users import User
+from lab import day
 from lab.history import History
 from lab.notebook import Notebook
 from lab.server import Lab
@@ -79,6 +80,21 @@ class Bench:
         time.sleep(10)
         requests = [line for line in self.tab.requests[before:] if "/infinijup/" in line]
         return {"open_ms": statistics.median(opened), "opens": opened, "longest_task_ms": longest, "seen": seen, "idle_requests": requests}
+
+    def day(self, cells, megabytes, longest_look, snapshots, pause_ms):
+        """A day's work in a notebook of its own, with a snapshot after each cell or with none: how long each cell took, and the snapshots."""
+        path = self.lab.write_notebook(f"day-{'with' if snapshots else 'without'}.ipynb", *day.cells(cells, megabytes))
+        self.tab.goto(path)
+        notebook = Notebook(self.tab, path).connected(120)
+        # What the user may choose is as it is by itself, but for this.
+        policy = {"after_cell": snapshots, **({"pause_ms": pause_ms} if pause_ms else {})}
+        self.lab.request("PUT", "/infinijup/policy", {"policy": policy})
+        times = day.timed(notebook, seed=1, longest=longest_look)
+        taken = [] if not snapshots else day.after_cells(notebook)
+        # The kernel goes: the next one is to have the machine for itself.
+        self.lab.request("DELETE", f"/api/kernels/{notebook.kernel()['id']}")
+        said = [{"number": commit["cell"]["number"], "pause_ms": commit["frozen_us"] / 1000} for commit in taken]
+        return {"times_ms": times, "snapshots": said}
 
     def close(self):
         """The server; its kernel is the daemon's."""

@@ -10,8 +10,9 @@ use serde_json::Value;
 use crate::live::{Daemon, Unable, User, able};
 
 /// Where scripts/lab-python.sh puts JupyterLab.
-const LAB: &str = "/opt/infinijup/lab-venv/bin/python";
+pub(crate) const LAB: &str = "/opt/infinijup/lab-venv";
 const PROGRAM: &str = include_str!("browser.py");
+const DEMO: &str = include_str!("demo.py");
 
 /// Ends, with its server, with this value.
 pub(crate) struct Browser {
@@ -23,15 +24,25 @@ pub(crate) struct Browser {
 impl Browser {
     /// A server of the user's that asks `daemon`, and a tab with a notebook.
     pub(crate) fn start(user: &User, daemon: &Daemon) -> Result<Self> {
+        Self::drive(PROGRAM, daemon.socket(), user)
+    }
+
+    /// The user's `infinijup demo`, of the installation in a virtual environment, and a tab with its notebook.
+    pub(crate) fn of_demo(user: &User, venv: &Path) -> Result<Self> {
+        Self::drive(DEMO, venv, user)
+    }
+
+    fn drive(program: &str, whose: &Path, user: &User) -> Result<Self> {
         able()?;
-        if !Path::new(LAB).exists() || !Path::new("/usr/bin/chromium").exists() {
+        let python = Path::new(LAB).join("bin/python");
+        if !python.exists() || !Path::new("/usr/bin/chromium").exists() {
             bail!(Unable("it needs JupyterLab and Chromium: run scripts/lab-python.sh".to_owned()));
         }
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("tests");
         let paths = format!("{}:{}", tests.join("e2e").display(), tests.join("sessions").display());
-        let mut child = Command::new(LAB)
-            .args(["-c", PROGRAM])
-            .arg(daemon.socket())
+        let mut child = Command::new(python)
+            .args(["-c", program])
+            .arg(whose)
             .arg(user.name())
             .env("PYTHONPATH", paths)
             .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -15,7 +15,7 @@ mod switched;
 mod user;
 
 pub(crate) use bare::BareBox;
-pub(crate) use browser::Browser;
+pub(crate) use browser::{Browser, LAB};
 pub(crate) use client::Client;
 pub(crate) use daemon::{Daemon, connection};
 pub(crate) use gap::{WATCH, longest_gap};

@@ -149,9 +149,16 @@ class Visitor:
         assert self.days_in_file() == 10
         self.look("mistake")
 
+    def click(self, item):
+        """A button of the toolbar; the pointer is seen on it first."""
+        button = self.tab.toolbar(item)
+        button.hover()
+        self.look("pointing")
+        button.click()
+
     def undo(self):
         self.tab.forget_notices()
-        self.tab.toolbar("infinijup-undo-cell").click()
+        self.click("infinijup-undo-cell")
         self.tab.wait_notice(r"are back to before \[3\]", 60)
         self.notebook.quiet()
         assert self.notebook.cells()[self.place("mistake")]["outputs"] == []
@@ -163,7 +170,7 @@ class Visitor:
         self.look("whole")
 
     def branch(self):
-        self.tab.toolbar("infinijup-branch").click()
+        self.click("infinijup-branch")
         paths = lambda: [path for path in self.tab.notebooks() if path != NOTEBOOK]  # noqa: E731
         self.other = Notebook(self.tab, proc.until("a copy opens", paths, 60)[0]).connected(60)
         left, right = (self.panel(path).bounding_box() for path in (NOTEBOOK, self.other.path))
@@ -195,6 +202,8 @@ class Visitor:
         self.run("smooth")
         self.snapshot(self.notebook)
         assert self.picture("smooth") != self.picture("smooth", self.other)
+        for notebook in (self.notebook, self.other):
+            notebook.ask("scrollTo", self.place("smooth", notebook))
         self.look("two-ideas")
 
     def history(self):
@@ -218,11 +227,12 @@ class Visitor:
         assert left["x"] + left["width"] <= right["x"], "they are not side by side"
         assert before.get_attribute("src") != after.get_attribute("src")
         assert "days = 7" in cell.inner_text()
+        cell.scroll_into_view_if_needed()
         self.look("compared")
 
     def suspend(self):
         self.notebook.activate()
-        self.tab.toolbar("infinijup-suspend").click()
+        self.click("infinijup-suspend")
         self.tab.wait_notice("Kernel suspended", 60)
         bar = self.tab.page.locator("#jp-main-statusbar")
         proc.until("the status bar says so", lambda: "Kernel suspended" in bar.inner_text())

@@ -20,6 +20,7 @@
   window.tests = {
     paths: () => Array.from(window.jupyterapp.shell.widgets('main'), widget => widget.context && widget.context.path).filter(path => path),
     widget: path => panel(path).id,
+    scrollTo: (path, index) => panel(path).content.scrollToItem(index, 'start'),
     activate: path => window.jupyterapp.shell.activateById(panel(path).id),
     isDirty: path => panel(path).context.model.dirty,
     setSource: (path, index, source) => panel(path).content.widgets[index].model.sharedModel.setSource(source),
