@@ -4,8 +4,8 @@
 //! copied while it stands. That gives a first guess, with figures of a machine that is neither fast nor slow (`docs/benchmarks.md`, *pause* and *pause-warm*).
 //! What the last snapshots of the same session really took says how far that is off here: the guess is multiplied by the middle one of these factors.
 //!
-//! A factor is believed for five minutes. A machine that was busy for a moment would otherwise end a history for good: nothing
-//! that is left out can show that it would have been fast again.
+//! A factor is believed for a minute, and one alone never decides: where there are fewer than three, the guess itself counts for those that are missing.
+//! A machine that was busy for a moment would otherwise end a history: nothing that is left out can show that it would have been fast again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,9 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 /// So many factors are known of a session.
 const FACTORS: usize = 5;
-const BELIEVED: Duration = Duration::from_secs(300);
+const BELIEVED: Duration = Duration::from_secs(60);
+/// So many decide at least; a guess that nothing speaks against counts for one that is missing.
+const VOICES: usize = 3;
 /// What a factor can be: a guess is never so far off, but a clock may be.
 const LEAST: f64 = 0.25;
 const MOST: f64 = 20.0;
@@ -60,6 +62,7 @@ impl Pauses {
     pub fn expected(&self, now: Duration, known: Known) -> Duration {
         let believed = self.0.iter().filter(|(then, _)| now.saturating_sub(*then) < BELIEVED);
         let mut factors: Vec<f64> = believed.map(|(_, factor)| *factor).collect();
+        factors.resize(factors.len().max(VOICES), 1.0);
         factors.sort_by(f64::total_cmp);
         let middle = factors.get(factors.len() / 2).copied().unwrap_or(1.0);
         known.guess().mul_f64(middle)
@@ -108,16 +111,28 @@ mod tests {
     fn a_slow_time_is_not_held_against_a_session_for_ever() {
         let mut pauses = Pauses::default();
         pauses.took(S(10), ahead(60), S(1));
-        assert!(pauses.expected(S(309), ahead(60)) > MS(500));
-        assert!(pauses.expected(S(310), ahead(60)) < MS(100));
+        pauses.took(S(20), ahead(60), S(1));
+        assert!(pauses.expected(S(69), ahead(60)) > MS(500));
+        assert!(pauses.expected(S(70), ahead(60)) < MS(100));
+    }
+
+    #[test]
+    fn a_first_one_that_is_slow_does_not_end_the_history() {
+        let mut pauses = Pauses::default();
+        pauses.took(S(0), ahead(60), MS(150));
+        assert!(pauses.expected(S(1), ahead(60)) < MS(100), "one alone decided");
+        pauses.took(S(1), ahead(60), MS(150));
+        assert!(pauses.expected(S(2), ahead(60)) > MS(100), "two say the same");
     }
 
     #[test]
     fn no_measurement_makes_it_nothing_or_endless() {
         let mut pauses = Pauses::default();
         pauses.took(S(0), plain(60), Duration::ZERO);
+        pauses.took(S(0), plain(60), Duration::ZERO);
         assert!(pauses.expected(S(1), plain(60)) > MS(10));
         let mut pauses = Pauses::default();
+        pauses.took(S(0), plain(60), S(86_400));
         pauses.took(S(0), plain(60), S(86_400));
         assert!(pauses.expected(S(1), plain(60)) < S(2));
     }

@@ -344,6 +344,7 @@ mod tests {
         assert_eq!(plan.spares(S(3), Some(1), small, within), Some(Spared::NothingNew));
         assert_eq!(plan.spares(S(3), Some(2), small, within), None);
         plan.stood(S(3), small, S(1));
+        plan.stood(S(3), small, S(1));
         assert!(
             matches!(plan.spares(S(4), Some(2), small, within), Some(Spared::TooLong(_))),
             "it is slow here"
