@@ -8,7 +8,7 @@ browser() {
     need_wheel "JupyterLab in a browser" || return 0
     end_to_end "kernels of Jupyter" "$LAB/bin/python" 26 "${KERNELS_OF_JUPYTER[@]}"
     export INFINIJUP_ARTEFACTS=${INFINIJUP_ARTEFACTS:-$PWD/target/e2e}
-    outside_tests "JupyterLab in a browser" 1500 tests/e2e "$LAB/bin/python" 41
+    outside_tests "JupyterLab in a browser" 2400 tests/e2e "$LAB/bin/python" 43
     printf 'screenshots: %s\n' "$INFINIJUP_ARTEFACTS"
 }
 
