@@ -69,7 +69,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
 
 /// How long it takes to read the file through a mount that nobody has used yet, in seconds.
 fn through_mount(store: &Arc<Store>, at: &Path, bytes: u64) -> Result<f64> {
-    // What cannot be read fails below, as the reader's error.
+    // Whatever cannot be read fails the read, too.
     let complain = Box::new(|_: &past::PastError| ());
     let mounted = past::mount(Arc::clone(store), at, complain).context("needs fusermount3 and /dev/fuse")?;
     let read = || -> Result<f64> {

@@ -1,9 +1,11 @@
 """A snapshot becomes a new session when the one that it was taken of is gone: here, and on another machine."""
 
 import json
+import subprocess
 
 import pytest
 
+from harness import proc
 from harness.history import History
 from harness.host import Host
 from harness.session import Commands
@@ -103,10 +105,13 @@ def test_another_machine_takes_it_over(hosts, make_user, make_daemon, record):
     eve = there.user(user)
     second = Commands(make_daemon(user=eve), eve)
     second.run("import", str(carried), "--tag", "from-ada")
+    # Nothing of the first machine is there, our own programs that the kernel was started with neither.
+    subprocess.run(there.words(["mount", "-t", "tmpfs", "gone", str(first.daemon.state.parent)]), check=True)
     # It is a foreign program there, until its user says otherwise.
     assert second.fails("branch", "from-ada")["code"] == "IJ-L051"
     assert second.sessions() == {}
     moved = made_of(second, "from-ada", "--force", "--name", "moved")
+    assert proc.link(moved.pid, "exe").startswith(str(second.daemon.state))
     assert there.value(moved, LOOK) == ([1, 2, 3], "first\n", 6, "kept", str(workspace))
     assert there.value(moved, "open('paper.ipynb').read()") == NOTEBOOK == History(second.daemon, eve).notebook("from-ada")
     assert there.value(moved, "sum(values)", "values.append(4)") == 10

@@ -21,7 +21,7 @@ use sandbox::bounded;
 use session_record::files::write_for;
 use session_record::place::{CONNECTION, LOG, make, make_for, outside_directory};
 use session_record::words::gpu_wish;
-use session_record::{GpuWish, KernelRecord, OriginRecord, Record, SessionId, gone_session};
+use session_record::{GpuWish, KernelRecord, OriginRecord, Record, SessionId, bring_programs, gone_session};
 use workspace::{BranchFiles, FilePolicy};
 
 use crate::engine::Engine;
@@ -97,7 +97,7 @@ fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
         user: &record.owner,
         from: &aim.files,
         source: &engine.habitat(original).places(original),
-        taken: taken_at(&store, aim.commit)?,
+        taken: SystemTime::from(store.load(&aim.commit)?.0.time),
         workspace: &record.files_at,
         outside: &outside_directory(&record.files_at),
         exclude: &exclude,
@@ -106,6 +106,8 @@ fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
     };
     let made = wanted.make()?;
     record.outside_copies.clone_from(&made.moved);
+    let programs = engine.inner.place.session(&record.id).join("programs");
+    record.outside_copies.extend(bring_programs(&store, &aim.commit, &programs)?);
     if let Some(origin) = &mut record.origin {
         origin.files_made = Some(Timestamp::now());
     }
@@ -319,10 +321,6 @@ fn several(count: u32, make: impl Fn(u32) -> Result<BranchOutcome> + Sync) -> Re
     })?;
     made.sort_by_key(|(number, _)| *number);
     Ok(made.into_iter().map(|(_, outcome)| outcome).collect())
-}
-
-fn taken_at(store: &UserStore, commit: ObjectId) -> Result<SystemTime> {
-    Ok(SystemTime::from(store.load(&commit)?.0.time))
 }
 
 fn warnings(warnings: &[String], left_out: &[(PathBuf, String)]) -> Vec<String> {

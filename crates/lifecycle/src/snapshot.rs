@@ -191,17 +191,14 @@ impl Engine {
         })?;
         let captured = steps
             .run("store files", || Ok(files.finish(&session, &StepProgress::new(watch, "store files"))?))?;
+        let connection = self.connection_inside(record).ok().map(|file| file.to_json());
         let mut sections = vec![
             ingested.memory.to_section()?,
             ingested.criu.to_section()?,
             captured.workspace.to_section()?,
             captured.outside.to_section()?,
             HostSection { fingerprint: self.fingerprint(gpu.as_ref().map(|gpu| &gpu.host))? }.to_section()?,
-            session_section(
-                record,
-                self.connection_inside(record).ok().map(|file| file.to_json()),
-                &session,
-            )?,
+            session_section(record, connection, parent.as_ref(), &session)?,
         ];
         if let Some(gpu) = &gpu {
             let section = gpu.section.clone();

@@ -19,6 +19,7 @@
 //! | `listings` | what the newest snapshots know of files |
 //! | `kept_files` | files that no snapshot has, before they go |
 //! | `section`, `seed` | what a snapshot says of its session, also for a new one when that is gone |
+//! | `programs` | our own files that a session has mapped, carried by its snapshots |
 //! | `snapshot_files` | the files that come out of a snapshot |
 //! | `view`, `words` | a record in the words of the wire |
 #![forbid(unsafe_code)]
@@ -35,6 +36,7 @@ mod listings;
 pub mod locks;
 mod notes;
 pub mod place;
+mod programs;
 mod record;
 mod records;
 mod section;
@@ -54,7 +56,7 @@ pub use notes::Notes;
 pub use record::{KernelRecord, OriginRecord, Record};
 pub use records::{Writers, read_records};
 pub use section::{KernelPorts, SessionSection};
-pub use seed::{Gone, gone_session, session_section};
+pub use seed::{Gone, bring_programs, gone_session, session_section};
 pub use session::{GpuWish, SessionId};
 pub use snapshot_files::{copy_out, file_text, snapshot_files};
 pub use view::session_view;

@@ -16,7 +16,7 @@ use cas_core::{ObjectId, WriteTransaction};
 use history::{HistoryError, UserStore};
 use jiff::Timestamp;
 use manifest::snapshot::{Root, RootTarget};
-use manifest::{Section, TypedSection};
+use manifest::{Section, Snapshot, TypedSection};
 use policy::SessionPolicy;
 use sandbox::User;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ use workspace::FilePolicy;
 
 use crate::error::{RecordError, Result};
 use crate::notes::Notes;
+use crate::programs::{self, Programs};
 use crate::record::{KernelRecord, Record};
 use crate::section::SessionSection;
 use crate::session::{GpuWish, SessionId};
@@ -64,14 +65,24 @@ pub struct Gone {
     pub connection: Option<String>,
 }
 
+/// Files of ours that the processes of a snapshot have mapped and that are not where they were: written into a directory of a new session's.
+/// The old path of each, and the new one.
+pub fn bring_programs(store: &UserStore, commit: &ObjectId, to: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let (_, snapshot) = store.load(commit)?;
+    let programs = snapshot.section(SessionSection::NAME).and_then(Programs::of);
+    programs.map_or_else(|| Ok(Vec::new()), |programs| programs.bring(store.store(), to))
+}
+
 /// The section `session` of a snapshot. `connection` is the text of the kernel's connection file; without the file of a kernel no new
 /// session can be made of it.
 pub fn session_section(
     record: &Record,
     connection: Option<String>,
+    parent: Option<&Snapshot>,
     into: &WriteTransaction,
 ) -> Result<Section> {
     let mut section = SessionSection::of(record).to_section().map_err(HistoryError::from)?;
+    programs::add(&mut section, record, parent, into)?;
     let kernel = match (&record.kernel, connection) {
         (Some(kernel), Some(connection)) => Some(KernelSeed {
             language: kernel.language.clone(),
@@ -171,7 +182,7 @@ pub fn gone_session(store: &UserStore, commit: &ObjectId, owner: &User) -> Resul
 mod tests {
     use super::*;
     use history::{NewCommit, OwnStore};
-    use manifest::{CommitReason, Figures, Snapshot};
+    use manifest::{CommitReason, Figures};
 
     const RECORD: &str = r#"{"id": "0123456789ab", "name": "a", "owner": {"uid": 7, "gid": 7, "groups": [], "name": "ada",
         "home": "/home/ada", "shell": "/bin/sh"}, "state": "running", "command": ["a"], "cwd": "/home/ada/work",
@@ -184,7 +195,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = OwnStore::new(directory.path().join("store"), None).unwrap().open().unwrap();
         let into = store.write(&[]).unwrap();
-        let section = session_section(record, connection.map(str::to_owned), &into).unwrap();
+        let section = session_section(record, connection.map(str::to_owned), None, &into).unwrap();
         let snapshot = Snapshot::new(vec![section]).unwrap();
         let new = NewCommit {
             snapshot: &snapshot,
