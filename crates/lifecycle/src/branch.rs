@@ -21,7 +21,7 @@ use sandbox::bounded;
 use session_record::files::write_for;
 use session_record::place::{CONNECTION, LOG, make, make_for, outside_directory};
 use session_record::words::gpu_wish;
-use session_record::{GpuWish, KernelRecord, OriginRecord, Record, SessionId, bring_programs, gone_session};
+use session_record::{GpuWish, KernelRecord, Record, SessionId, bring_programs, gone_session};
 use workspace::{BranchFiles, FilePolicy};
 
 use crate::engine::Engine;
@@ -234,29 +234,8 @@ impl Engine {
         let id = SessionId::random()?;
         let name = self.free_name(name, &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
-        let mut record = Record {
-            thread: store.free_thread(&name, id.as_str())?,
-            id: id.clone(),
-            name,
-            state: SessionState::Starting,
-            created: Timestamp::now(),
-            kernel: None,
-            head: Some(aim.commit.to_string()),
-            origin: Some(OriginRecord {
-                session: original.id.clone(),
-                commit: aim.commit.to_string(),
-                files_made: None,
-            }),
-            init: None,
-            holder: None,
-            forwarder: None,
-            pasta: None,
-            exit: None,
-            outside_copies: Vec::new(),
-            gpu_trouble: None,
-            notes: original.notes.for_branch(),
-            ..original.clone()
-        };
+        let thread = store.free_thread(&name, id.as_str())?;
+        let mut record = original.branched(id, name, thread, &aim.commit);
         let (original, connection) = (original.clone(), connection.cloned());
         let source = Source { original, connection, aim: Arc::clone(aim), placed, files: None };
         let mut new = New { source: Some(source), ..New::default() };

@@ -149,6 +149,31 @@ pub struct Record {
 }
 
 impl Record {
+    /// The record of a branch at a snapshot: what it takes over, and what it has to get itself.
+    pub fn branched(&self, id: SessionId, name: String, thread: String, commit: &ObjectId) -> Self {
+        let commit = commit.to_string();
+        let origin = OriginRecord { session: self.id.clone(), commit: commit.clone(), files_made: None };
+        Self {
+            id,
+            name,
+            thread,
+            state: SessionState::Starting,
+            created: Timestamp::now(),
+            kernel: None,
+            head: Some(commit),
+            origin: Some(origin),
+            init: None,
+            holder: None,
+            forwarder: None,
+            pasta: None,
+            exit: None,
+            outside_copies: Vec::new(),
+            gpu_trouble: None,
+            notes: self.notes.for_branch(),
+            ..self.clone()
+        }
+    }
+
     /// A session's name means its own thread, also where a thread of an earlier session has the same name.
     pub fn in_own_words(&self, to: &str) -> String {
         match to.strip_prefix(self.name.as_str()) {
