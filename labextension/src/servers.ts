@@ -8,8 +8,9 @@ import { URLExt } from '@jupyterlab/coreutils';
 import type { IServerLink } from './history/source';
 import type { ServersAnswer, SessionView } from './wire';
 
-/** When they are asked for after a cell, in milliseconds. */
-const MOMENTS = [200, 3000];
+/** When they are asked for, in milliseconds, and when once more if a cell has just ended. */
+const SOON = 200;
+const LATER = 3000;
 
 /** Where a page at `here` finds them; a server that it cannot reach has no link. */
 export function linksOf(
@@ -50,8 +51,10 @@ export class Servers {
       this._session = id;
       this._links = [];
     }
-    if (id !== null && session?.activity?.state !== 'busy') {
-      this._timers = MOMENTS.map(moment =>
+    const wasBusy = this._isBusy;
+    this._isBusy = id !== null && session?.activity?.state === 'busy';
+    if (id !== null && !this._isBusy) {
+      this._timers = (wasBusy ? [SOON, LATER] : [SOON]).map(moment =>
         setTimeout(() => void this._look(id), moment)
       );
     }
@@ -82,6 +85,7 @@ export class Servers {
 
   private _session: string | null = null;
   private _key = '';
+  private _isBusy = false;
   private _links: readonly IServerLink[] = [];
   private _timers: ReturnType<typeof setTimeout>[] = [];
 }

@@ -69,6 +69,10 @@ describe('servers', () => {
       watch.follow(null);
       await settle();
       assert.equal(asked.length, 2);
+      // A kernel that is only looked at has started nothing just now.
+      watch.follow(at({ id: 'b' }, 'idle'));
+      await settle();
+      assert.deepEqual(asked, ['a', 'a', 'b']);
     } finally {
       mock.timers.reset();
     }

@@ -19,6 +19,7 @@ fn session_requests() -> Vec<(&'static str, &'static str, &'static str)> {
         ("GET", "/v1/sessions/{}/history", ""),
         ("GET", "/v1/sessions/{}/history?family=true&limit=3", ""),
         ("GET", "/v1/sessions/{}/files", ""),
+        ("GET", "/v1/sessions/{}/servers", ""),
         ("GET", "/v1/sessions/{}/log", ""),
         ("GET", "/v1/sessions/{}/log?follow=true", ""),
         ("POST", "/v1/sessions/{}/snapshot", "{}"),
