@@ -29,6 +29,7 @@ use super::listing::Listing;
 use super::open_files;
 use super::pending::Pending;
 use super::taking::Taking;
+use super::unchanged::Unchanged;
 use crate::error::Result;
 use crate::policy::{FilePolicy, Rules};
 
@@ -84,6 +85,7 @@ pub fn ahead(request: &CaptureRequest<'_>) -> Result<Option<Ahead>> {
     let Some(rules) = request.rules()? else { return Ok(None) };
     let mut taking = Taking::new(request.staging)?;
     taking.on_the_users_thread(request, |taking, bases| taking.tree(request, bases, &rules, true))?;
+    taking.unchanged = Unchanged::find(&workspace_of(request.places), request.parent, &taking.items);
     Ok(Some(Ahead(taking)))
 }
 

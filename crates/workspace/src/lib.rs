@@ -45,6 +45,7 @@ mod stage;
 mod taking;
 #[cfg(test)]
 mod testing;
+mod unchanged;
 mod walk;
 
 pub use authors::{AtWork, Author};

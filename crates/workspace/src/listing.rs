@@ -21,6 +21,8 @@ pub struct Listing {
     pub entries: BTreeMap<PathBuf, Entry>,
     /// What was known and not captured, with everything below.
     pub not_captured: Vec<PathBuf>,
+    /// The directory that its workspace was; `None` if it is not of one snapshot alone.
+    pub root: Option<PathBuf>,
     /// Whether everything in the workspace was to be captured.
     pub whole_tree: bool,
     /// The files of the workspace that processes had open, if that was written down.
@@ -59,6 +61,7 @@ impl Listing {
             self.not_captured.extend(section.not_captured.iter().map(|item| inside(&item.path)));
             self.whole_tree = section.policy == WorkspacePolicy::Tree;
             self.open = section.open.as_ref().map(|open| open.iter().map(inside).collect());
+            self.root = Some(root);
         }
         Ok(())
     }
@@ -96,6 +99,7 @@ impl Listing {
             }
         }
         self.not_captured.extend(other.not_captured);
+        self.root = None;
     }
 
     /// The stored content of a file.

@@ -52,38 +52,72 @@ impl Pending {
         self.look_again()?;
         self.read_in_place(transaction, progress)?;
         let Self { policy, places, mapped, taking, .. } = self;
-        let Taking { stage, mut items, not_captured, open, .. } = taking;
+        let Taking { stage, mut items, not_captured, open, mut unchanged, .. } = taking;
         // Libraries and other mapped files: CRIU compares them with what they were.
         for (path, ino) in mapped {
             if let (Some(facts), Ok(name)) =
                 (open_files::facts_of_mapped(&path, ino, &places), file_name(&path))
             {
                 let entry = facts.entry(name, Node::File { size: facts.size, content: None });
-                items.entry(path).or_insert(Item { entry, copy: Copy::No });
+                items.entry(path).or_insert_with_key(|path| {
+                    unchanged.forget_above(path);
+                    Item { entry, copy: Copy::No }
+                });
             }
         }
         let root = workspace_of(&places);
         let (mut inside, mut outside) = (Directory::default(), Directory::default());
-        let mut listing = Listing::default();
+        let mut found = Vec::with_capacity(items.len());
+        // A directory that is taken over: what is below it comes next, and is in its tree.
+        let (mut whole, mut kept_bytes) = (None::<PathBuf>, 0_u64);
         for (path, Item { mut entry, copy }) in items {
             if let Copy::Staged(copy, _) = copy {
                 let blob = transaction.put_blob(&mut stage.reader(&copy), progress)?;
                 entry.node = Node::File { size: blob.len, content: Some(blob.into()) };
             }
+            let taken_over = if let Node::Dir { tree } = &mut entry.node
+                && let Some(before) = unchanged.get(&path)
+            {
+                *tree = before;
+                true
+            } else {
+                false
+            };
             match path.strip_prefix(&root) {
+                Ok(_) if whole.as_ref().is_some_and(|above| path.starts_with(above)) => {
+                    kept_bytes = kept_bytes.saturating_add(content(&entry).map_or(0, |content| content.len));
+                }
+                Ok(below) if taken_over => {
+                    inside.insert_whole(below, entry.clone());
+                    whole = Some(path.clone());
+                }
                 Ok(below) if policy != WorkspacePolicy::None || content(&entry).is_some() => {
                     inside.insert(below, entry.clone());
                 }
                 // Without a policy there is no tree, but a rollback still wants to compare.
                 _ => outside.insert(&path, entry.clone()),
             }
-            listing.entries.insert(path, entry);
+            found.push((path, entry));
         }
+        let mut made = Vec::new();
         let tree = match (policy, inside.is_empty()) {
             (WorkspacePolicy::None, true) => None,
-            _ => Some(inside.save(transaction)?),
+            _ => Some(inside.save(transaction, &root, &mut made)?),
         };
-        let outside = if outside.is_empty() { None } else { Some(outside.save(transaction)?) };
+        let tree = tree.map(|(id, bytes)| (id, bytes.saturating_add(kept_bytes)));
+        let outside = match outside.is_empty() {
+            true => None,
+            false => Some(outside.save(transaction, Path::new("/"), &mut Vec::new())?),
+        };
+        // They are in order, so this does not look for the place of each.
+        let mut listing = Listing { entries: found.into_iter().collect(), ..Listing::default() };
+        for (path, tree) in made {
+            if let Some(Node::Dir { tree: of_entry }) =
+                listing.entries.get_mut(&path).map(|entry| &mut entry.node)
+            {
+                *of_entry = tree;
+            }
+        }
         let (mut within, mut beyond) = (Vec::new(), Vec::new());
         for (path, reason) in &not_captured {
             match path.strip_prefix(&root) {
@@ -122,6 +156,7 @@ impl Pending {
                     && !taking.items.get(&path).is_some_and(|item| item.is_of(&seen.facts));
                 if missed && !taking.open.contains(&path) {
                     taking.items.remove(&path);
+                    taking.unchanged.forget_above(&path);
                     let spot = Spot { base: Base::Workspace, below: seen.path };
                     let opened = bases.open_file(&spot, OFlags::RDONLY);
                     taking.copy(&path, opened, &seen.facts, false, false);
@@ -168,6 +203,7 @@ impl Pending {
 
     fn left_out(&mut self, path: &Path, seen: &Facts, reason: String) {
         self.taking.items.remove(path);
+        self.taking.unchanged.forget_above(path);
         self.taking.fingerprint(path, seen, false);
         self.taking.not_captured.push((path.to_owned(), reason));
     }

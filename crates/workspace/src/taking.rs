@@ -19,6 +19,7 @@ use super::capture::{CaptureRequest, companions_of, trusted_before, workspace_of
 use super::listing::content;
 use super::open_files::OpenFile;
 use super::stage::{Stage, Staged};
+use super::unchanged::Unchanged;
 use super::walk::walk_some;
 use super::{Base, Places, Spot};
 use crate::error::Result;
@@ -35,6 +36,8 @@ pub(crate) struct Taking {
     pub(crate) stage: Stage,
     pub(crate) items: BTreeMap<PathBuf, Item>,
     pub(crate) not_captured: Vec<(PathBuf, String)>,
+    /// Directories that are as they were.
+    pub(crate) unchanged: Unchanged,
     /// Files that processes have open.
     pub(crate) open: BTreeSet<PathBuf>,
     trusted_before: Time,
@@ -71,6 +74,7 @@ impl Taking {
             stage,
             items: BTreeMap::new(),
             not_captured: Vec::new(),
+            unchanged: Unchanged::default(),
             open: BTreeSet::new(),
             trusted_before: trusted_before(),
             copied_ahead: 0,
@@ -316,6 +320,7 @@ impl Taking {
     }
 
     fn insert(&mut self, path: &Path, entry: Entry, copy: Copy) {
+        self.unchanged.forget_above(path);
         self.items.insert(path.to_owned(), Item { entry, copy });
     }
 

@@ -122,6 +122,11 @@ impl Home {
             listing.files().map(|(path, entry)| (path.to_owned(), entry.clone())).collect()
         };
         assert_eq!(files(&captured.listing), files(&listing), "what is remembered is what is stored");
+        let within = self.path("work");
+        let differ = |(path, entry): &(&PathBuf, &Entry)| {
+            path.starts_with(&within) && **path != within && listing.entries.get(*path) != Some(*entry)
+        };
+        assert_eq!(captured.listing.entries.iter().find(differ), None, "so are directories and links");
         assert_eq!(
             (&captured.listing.not_captured, &captured.listing.open),
             (&listing.not_captured, &listing.open)
