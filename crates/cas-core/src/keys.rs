@@ -98,6 +98,11 @@ impl Keys {
         self.change(|keyring| keyring.rotate(unlocks, cost))
     }
 
+    /// The key that seals what leaves the store ([`crate::parcel`]).
+    pub(crate) fn parcel_key(&self) -> PackKey {
+        self.lock().parcel_key()
+    }
+
     /// The key of a pack, `None` if it was erased.
     pub(crate) fn pack_key(&self, header: &PackHeader) -> Result<Option<PackKey>> {
         let Some(epoch) = header.epoch else { return Ok(None) };

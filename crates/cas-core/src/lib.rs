@@ -25,6 +25,7 @@ pub mod memory;
 pub mod pack;
 pub mod packs;
 mod parallel;
+pub mod parcel;
 pub mod progress;
 pub mod reach;
 mod rebuild;

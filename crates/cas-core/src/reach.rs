@@ -61,11 +61,7 @@ impl References for NoReferences {
 }
 
 /// Everything that `content` refers to, whoever knows its kind.
-pub(crate) fn references(
-    kind: Kind,
-    content: &[u8],
-    above: &dyn References,
-) -> Result<Vec<Reference>, String> {
+pub fn references(kind: Kind, content: &[u8], above: &dyn References) -> Result<Vec<Reference>, String> {
     let own = |list: Vec<(Kind, ObjectId)>| {
         list.into_iter().map(|(kind, id)| Reference::strong(kind, id)).collect()
     };

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use super::Secret;
 use super::format::{Parsed, Reader, encode_head, finish, parse};
 use super::seal::{OpenFailed, PackKey, cipher, open, seal};
 use super::slot::{MAX_SLOTS, Slot};
 use super::unlock::{KdfCost, Unlock};
+use super::{PARCEL_EPOCH, Secret};
 use crate::error::{Result, StoreError};
 
 /// The keys of an encrypted store, open. They are wiped when it is dropped.
@@ -126,8 +126,8 @@ impl Keyring {
     /// The keyring must be safely on disk before anything that is sealed under the new epoch counts as stored.
     pub fn new_epoch(&mut self) -> Result<u32> {
         let epoch = self.next_epoch;
-        let next = epoch.checked_add(1).ok_or_else(|| StoreError::Invalid {
-            what: "the store has used up its epoch numbers".to_owned(),
+        let next = epoch.checked_add(1).filter(|next| *next < PARCEL_EPOCH).ok_or_else(|| {
+            StoreError::Invalid { what: "the store has used up its epoch numbers".to_owned() }
         })?;
         self.epochs.insert(epoch, Secret::random()?);
         self.next_epoch = next;
@@ -155,6 +155,11 @@ impl Keyring {
         let epoch_key = self.epochs.get(&epoch)?;
         let key = Secret::derived("infinijup 2026-11-15 pack key v1", salt, epoch_key.bytes());
         Some(PackKey::new(&key))
+    }
+
+    /// The key of what leaves the store: of the id secret alone, so that every store with the same secret has it.
+    pub fn parcel_key(&self) -> PackKey {
+        PackKey::new(&Secret::derived("infinijup 2026-11-17 parcel key v1", &[0; 32], self.id_secret.bytes()))
     }
 
     /// Replaces the KEK, and all slots by new ones for `unlocks`. The id secret and the epochs stay. On failure nothing

@@ -77,6 +77,9 @@ use zeroize::Zeroizing;
 use crate::error::Result;
 use crate::fsio::fill_random;
 
+/// The epoch in the header of what was sealed to leave the store. No keyring gives it out.
+pub const PARCEL_EPOCH: u32 = u32::MAX;
+
 /// 32 secret bytes, wiped when dropped. On the heap, so that moving their owner leaves no copies behind.
 #[derive(Clone)]
 struct Secret(Box<Zeroizing<[u8; 32]>>);

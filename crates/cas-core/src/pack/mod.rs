@@ -20,6 +20,7 @@
 //! when the reader asks for it, and by `verify`.
 
 mod format;
+mod memory;
 mod reader;
 mod salvage;
 mod writer;
@@ -28,6 +29,7 @@ pub use format::{
     ENTRY_LEN, Entry, FooterRecord, HEADER_LEN, PackClass, PackHeader, TRAILER_LEN, Trailer, parse_footer,
     stored_checksum,
 };
+pub use memory::MemoryPack;
 pub use reader::{PackReader, RawObject};
 pub use salvage::{Salvaged, salvage};
 pub use writer::{PackWriter, SealedPack};

@@ -137,6 +137,14 @@ impl WriteTransaction {
         self.shared.seal_and_pack(entry, buffer)
     }
 
+    /// Puts an object whose content is encoded already and fits its id, unless the store has it.
+    pub(crate) fn adopt_encoded(&self, entry: Entry, encoded: &[u8]) -> Result<()> {
+        if self.shared.claim(&entry.id, entry.kind, entry.plain_len as usize)? {
+            self.put_encoded(entry, encoded)?;
+        }
+        Ok(())
+    }
+
     /// Runs a job on a worker; waits while all are busy.
     pub(crate) fn submit(
         &self,

@@ -1,0 +1,283 @@
+//! S3, and what speaks like it, through the `object_store` crate.
+//!
+//! The library is asynchronous and the rest of this crate is not: a remote is worked on by a few threads that wait. So each bucket has a small
+//! runtime of its own, and every call here waits for its answer. They must not be called from inside another runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use object_store::path::Path;
+use object_store::{
+    ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
+    UpdateVersion,
+};
+
+use super::{Condition, Listed, Objects, Put, Version};
+use crate::credentials;
+use crate::error::{RemoteError, Result};
+
+/// A request takes at most so long; then the connection counts as dead.
+const REQUEST: Duration = Duration::from_secs(120);
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Where a remote is: `s3://BUCKET/PREFIX`, or `s3+https://HOST/BUCKET/PREFIX` for another server than Amazon's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Address {
+    endpoint: Option<String>,
+    bucket: String,
+    prefix: String,
+}
+
+impl Address {
+    /// Reads an address.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong =
+            |reason: &str| RemoteError::Address { address: text.to_owned(), reason: reason.to_owned() };
+        if text.len() > 1024 || text.contains(|c: char| c.is_control() || c.is_whitespace()) {
+            return Err(wrong("it has spaces in it, or is too long"));
+        }
+        let (scheme, rest) =
+            text.split_once("://").ok_or_else(|| wrong("it begins with s3:// or s3+https://"))?;
+        let (endpoint, rest) = match scheme {
+            "s3" => (None, rest),
+            "s3+https" | "s3+http" => {
+                let (host, rest) = rest.split_once('/').ok_or_else(|| wrong("the bucket is missing"))?;
+                if host.is_empty() || host.contains('@') {
+                    return Err(wrong("it needs a host, without a name or password"));
+                }
+                let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+                if scheme == "s3+http" && !matches!(name, "127.0.0.1" | "localhost" | "[::1]") {
+                    return Err(wrong(
+                        "without encryption on the way only this machine may be named: use s3+https://",
+                    ));
+                }
+                (Some(format!("{}://{host}", scheme.trim_start_matches("s3+"))), rest)
+            }
+            _ => return Err(wrong("it begins with s3:// or s3+https://")),
+        };
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = prefix.trim_end_matches('/');
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if bucket.len() < 3 || bucket.len() > 63 || !bucket.chars().all(plain) {
+            return Err(wrong("the bucket's name has 3 to 63 letters, digits, `.`, `_` and `-`"));
+        }
+        let good = |part: &str| !part.is_empty() && part != "." && part != ".." && part.chars().all(plain);
+        if !prefix.is_empty() && !prefix.split('/').all(good) {
+            return Err(wrong("the prefix is made of letters, digits, `.`, `_` and `-`, with `/` between"));
+        }
+        Ok(Self { endpoint, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+    }
+
+    /// Opens it, with the credentials of the environment, or of Amazon's own file. They are not kept anywhere else.
+    pub fn open(&self) -> Result<ObjectStoreBucket> {
+        // Fails if one was installed before, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut options = ClientOptions::new().with_timeout(REQUEST).with_connect_timeout(CONNECT);
+        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.bucket);
+        if let Some(found) = credentials::from_file() {
+            builder = builder.with_access_key_id(found.key_id).with_secret_access_key(found.secret);
+            if let Some(token) = found.token {
+                builder = builder.with_token(token);
+            }
+        }
+        if let Some(endpoint) = &self.endpoint {
+            builder = builder.with_endpoint(endpoint);
+            options = options.with_allow_http(endpoint.starts_with("http://"));
+        }
+        let retry =
+            RetryConfig { max_retries: 2, retry_timeout: Duration::from_secs(60), ..Default::default() };
+        let store = builder
+            .with_client_options(options)
+            .with_retry(retry)
+            .with_conditional_put(S3ConditionalPut::ETagMatch)
+            .build()
+            .map_err(|error| RemoteError::Address { address: self.to_string(), reason: error.to_string() })?;
+        ObjectStoreBucket::new(Arc::new(store), &self.prefix)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.endpoint {
+            None => write!(f, "s3://")?,
+            Some(endpoint) => write!(f, "s3+{endpoint}/")?,
+        }
+        write!(f, "{}", self.bucket)?;
+        if self.prefix.is_empty() { Ok(()) } else { write!(f, "/{}", self.prefix) }
+    }
+}
+
+/// A part of a bucket.
+#[derive(Debug)]
+pub struct ObjectStoreBucket {
+    store: Arc<dyn ObjectStore>,
+    prefix: String,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl ObjectStoreBucket {
+    /// What lies below `prefix` in this store.
+    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("remote")
+            .enable_all()
+            .build()
+            .map_err(|error| failed("begin", prefix, false)(error.into()))?;
+        Ok(Self { store, prefix: prefix.to_owned(), runtime })
+    }
+
+    fn path(&self, key: &str) -> Path {
+        if self.prefix.is_empty() { Path::from(key) } else { Path::from(format!("{}/{key}", self.prefix)) }
+    }
+
+    async fn read(
+        &self,
+        key: &str,
+        range: Option<GetRange>,
+        limit: u64,
+    ) -> Result<Option<(Vec<u8>, Version)>> {
+        let options = GetOptions { range, ..Default::default() };
+        let result = match self.store.get_opts(&self.path(key), options).await {
+            Ok(result) => result,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(translate("read", key)(error)),
+        };
+        let version = Version(result.meta.e_tag.clone().unwrap_or_default());
+        // Not believed: a server may promise little and send much.
+        let mut bytes = Vec::new();
+        let mut stream = result.into_stream();
+        while let Some(part) = stream.next().await {
+            let part = part.map_err(translate("read", key))?;
+            if bytes.len() as u64 + part.len() as u64 > limit {
+                return Err(RemoteError::damaged(key, format!("is longer than {limit} bytes")));
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok(Some((bytes, version)))
+    }
+}
+
+impl Objects for ObjectStoreBucket {
+    fn get(&self, key: &str, limit: u64) -> Result<Option<(Vec<u8>, Version)>> {
+        self.runtime.block_on(self.read(key, None, limit))
+    }
+
+    fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+        if len == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        let range = GetRange::Bounded(offset..offset.saturating_add(len));
+        let Some((bytes, _)) = self.runtime.block_on(self.read(key, Some(range), len))? else {
+            return Ok(None);
+        };
+        if bytes.len() as u64 == len {
+            Ok(Some(bytes))
+        } else {
+            Err(RemoteError::damaged(key, "ends too early"))
+        }
+    }
+
+    fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put> {
+        let mode = match condition {
+            Condition::Absent => PutMode::Create,
+            Condition::Is(version) => {
+                PutMode::Update(UpdateVersion { e_tag: Some(version.0.clone()), version: None })
+            }
+        };
+        let path = self.path(key);
+        let put = self.store.put_opts(&path, bytes.into(), PutOptions::from(mode));
+        match self.runtime.block_on(put) {
+            Ok(result) => match result.e_tag {
+                Some(e_tag) => Ok(Put::Done(Version(e_tag))),
+                None => {
+                    Err(RemoteError::Unreliable { broken: "a put was answered without an ETag".to_owned() })
+                }
+            },
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(Put::Refused)
+            }
+            Err(error) => Err(translate("write", key)(error)),
+        }
+    }
+
+    fn delete(&self, key: &str) -> Result<()> {
+        let path = self.path(key);
+        match self.runtime.block_on(self.store.delete(&path)) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(translate("delete", key)(error)),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
+        let path = self.path(prefix.trim_end_matches('/'));
+        let skip = if self.prefix.is_empty() { 0 } else { self.prefix.len() + 1 };
+        self.runtime.block_on(async {
+            let mut stream = self.store.list(Some(&path));
+            let mut all = Vec::new();
+            while let Some(meta) = stream.next().await {
+                let meta = meta.map_err(translate("list", prefix))?;
+                let key = meta.location.as_ref().get(skip..).filter(|key| key.starts_with(prefix));
+                all.extend(key.map(|key| Listed { key: key.to_owned(), size: meta.size }));
+            }
+            Ok(all)
+        })
+    }
+}
+
+fn translate(action: &'static str, key: &str) -> impl FnOnce(object_store::Error) -> RemoteError {
+    move |error| match error {
+        object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+            RemoteError::Denied { source: error.into() }
+        }
+        // Cut connections, timeouts and answers 5xx are all of this one kind.
+        object_store::Error::Generic { .. } => failed(action, key, true)(error.into()),
+        error => failed(action, key, false)(error.into()),
+    }
+}
+
+fn failed(
+    action: &'static str,
+    key: &str,
+    transient: bool,
+) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> RemoteError {
+    move |source| RemoteError::Request { action, key: key.to_owned(), transient, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written_alike() {
+        for text in [
+            "s3://bucket",
+            "s3://bucket/a/b",
+            "s3+https://s3.example.org/bucket/a",
+            "s3+http://127.0.0.1:9000/bucket",
+        ] {
+            assert_eq!(Address::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn addresses_that_hide_something_are_refused() {
+        for text in [
+            "bucket",
+            "file:///etc",
+            "s3://",
+            "s3://ab",
+            "s3://bucket/../other",
+            "s3://bucket/a//b",
+            "s3://bucket/%2e%2e",
+            "s3+https://user:secret@host/bucket",
+            "s3+http://example.org/bucket",
+            "s3+https://host",
+            "s3://buc ket",
+        ] {
+            assert!(matches!(Address::parse(text), Err(RemoteError::Address { .. })), "{text}");
+        }
+    }
+}

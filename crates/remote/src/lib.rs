@@ -1,0 +1,42 @@
+//! Snapshots in object stores: push, fetch, verify, collect.
+//!
+//! A [`Remote`] is a part of a bucket and the local store that uses it. There is no server of ours: immutable packs and index segments,
+//! and a few small objects that are changed by conditional put. `docs/format-remote.md` describes the objects, and the order in which
+//! they are written and deleted, on which everything rests.
+//!
+//! The crate knows bytes and refs. What a commit is, the layers above say through [`cas_core::reach::References`].
+#![forbid(unsafe_code)]
+
+mod bucket;
+mod credentials;
+mod error;
+mod fetch;
+mod gc;
+mod index;
+mod lease;
+mod parallel;
+mod push;
+mod read;
+mod refs;
+mod remote;
+mod root;
+mod stat;
+#[cfg(test)]
+mod tests;
+mod token;
+mod verify;
+mod walk;
+
+pub use bucket::{
+    Address, Condition, Limited, Listed, ObjectStoreBucket, Objects, Patience, Put, Version, probe,
+};
+pub use error::{RemoteError, Result};
+pub use fetch::{FetchOptions, FetchReport, Fetched, Movement};
+pub use gc::{GcOptions, GcReport};
+pub use index::{IndexEntry, SegmentRef, ShortId, Tail};
+pub use lease::LEASE_TIME;
+pub use push::{PushReport, Pushed};
+pub use remote::{Introduction, Remote};
+pub use stat::Stat;
+pub use token::Token;
+pub use verify::{Depth, VerifyReport};

@@ -1,0 +1,155 @@
+//! A remote that is open, for one store.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cas_core::{IdHasher, ObjectId, Store};
+
+use crate::bucket::{Bucket, Changed, Edit, Objects, Patience, probe};
+use crate::error::{RemoteError, Result};
+use crate::index::Index;
+use crate::refs;
+use crate::root::{ROOT, Root, VERSION};
+use crate::token::Token;
+
+/// A remote and the store that uses it.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    pub(crate) bucket: Bucket,
+    pub(crate) store: Arc<Store>,
+}
+
+/// What a remote holds at one moment.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) root: Root,
+    pub(crate) index: Index,
+    pub(crate) condemned: HashSet<Token>,
+}
+
+/// What a remote is, before a store is at hand that could open it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Introduction {
+    /// Whether packs there are encrypted.
+    pub sealed: bool,
+    /// Whether it was made just now.
+    pub created: bool,
+}
+
+impl Remote {
+    /// Opens a remote that is there.
+    pub fn open(objects: Arc<dyn Objects>, store: Arc<Store>, patience: Patience) -> Result<Self> {
+        let remote = Self { bucket: Bucket::new(objects, patience), store };
+        remote.root()?;
+        Ok(remote)
+    }
+
+    /// Tries whether the server keeps its word, then opens the remote there, or makes one if there is none.
+    pub fn introduce(
+        objects: Arc<dyn Objects>,
+        store: Arc<Store>,
+        patience: Patience,
+    ) -> Result<(Self, Introduction)> {
+        probe(objects.as_ref())?;
+        let remote = Self { bucket: Bucket::new(objects, patience), store };
+        let created = match remote.root() {
+            Ok(_) => false,
+            Err(RemoteError::NotARemote) => {
+                let sealed = remote.store.format().encrypted;
+                let new = Root::new(&remote.store.domain(), sealed);
+                let made = remote.bucket.change::<Root>(remote.hasher(), ROOT, &|| Ok(()), &mut |found| {
+                    Ok(if found.is_some() { Edit::Keep } else { Edit::Set(new.clone()) })
+                })?;
+                remote.root()?;
+                matches!(made, Changed::Set(_))
+            }
+            Err(error) => return Err(error),
+        };
+        let sealed = remote.store.format().encrypted;
+        Ok((remote, Introduction { sealed, created }))
+    }
+
+    pub(crate) fn hasher(&self) -> &IdHasher {
+        self.store.hasher()
+    }
+
+    /// Where every ref is.
+    pub fn refs(&self) -> Result<Vec<(String, ObjectId)>> {
+        let (refs, mut broken) = refs::list(&self.bucket, self.hasher())?;
+        match broken.pop() {
+            None => Ok(refs),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Where one ref is.
+    pub fn get_ref(&self, name: &str) -> Result<Option<ObjectId>> {
+        refs::get(&self.bucket, self.hasher(), name)
+    }
+
+    /// `root`, as it is now.
+    pub(crate) fn root(&self) -> Result<Root> {
+        let found = match self.bucket.read::<Root>(self.hasher(), ROOT) {
+            Ok(found) => found.ok_or(RemoteError::NotARemote)?.body().clone(),
+            // Made with another secret, it cannot fit its seal. That is no damage, and must be said first.
+            Err(error @ RemoteError::Damaged { .. }) => {
+                let Some((bytes, _)) = self.bucket.get(ROOT, 4 << 20)? else { return Err(error) };
+                return Err(self.another(&bytes).unwrap_or(error));
+            }
+            Err(error) => return Err(error),
+        };
+        if found.version != VERSION {
+            return Err(RemoteError::TooNew { found: found.version, supported: VERSION });
+        }
+        if found.domain != cas_core::id::hex(&self.store.domain()) {
+            return Err(RemoteError::OtherDomain { sealed: found.sealed });
+        }
+        for segment in &found.segments {
+            segment.check().map_err(|detail| RemoteError::damaged(ROOT, detail))?;
+        }
+        Ok(found)
+    }
+
+    fn another(&self, bytes: &[u8]) -> Option<RemoteError> {
+        let line = bytes.split(|byte| *byte == b'\n').next()?;
+        let root: serde_json::Value = serde_json::from_slice(line).ok()?;
+        let version = root.get("version")?.as_u64()?;
+        if version > u64::from(VERSION) {
+            let found = u32::try_from(version).unwrap_or(u32::MAX);
+            return Some(RemoteError::TooNew { found, supported: VERSION });
+        }
+        let other = root.get("domain")?.as_str()? != cas_core::id::hex(&self.store.domain());
+        other.then(|| RemoteError::OtherDomain {
+            sealed: root.get("sealed").and_then(|s| s.as_bool()).unwrap_or(false),
+        })
+    }
+
+    pub(crate) fn view(&self) -> Result<View> {
+        let root = self.root()?;
+        let (index, condemned) = (Index::new(&self.bucket, &root.segments), root.condemned_packs());
+        Ok(View { root, index, condemned })
+    }
+}
+
+impl View {
+    /// Where these objects are, in packs that can be relied upon.
+    pub(crate) fn find_safe(
+        &self,
+        ids: &[ObjectId],
+    ) -> Result<std::collections::HashMap<ObjectId, crate::index::IndexEntry>> {
+        self.index.find(ids, &|pack| !self.condemned.contains(pack))
+    }
+
+    /// Where these objects are, in any pack.
+    pub(crate) fn find(
+        &self,
+        ids: &[ObjectId],
+    ) -> Result<std::collections::HashMap<ObjectId, crate::index::IndexEntry>> {
+        let mut found = self.find_safe(ids)?;
+        let rest: Vec<ObjectId> = ids.iter().filter(|id| !found.contains_key(id)).copied().collect();
+        if !rest.is_empty() && !self.condemned.is_empty() {
+            found.extend(self.index.find(&rest, &|_| true)?);
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,81 @@
+//! `root`: the one small object that says what there is.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::bucket::Statement;
+use crate::index::SegmentRef;
+use crate::token::Token;
+
+/// The version of the format that is written.
+pub(crate) const VERSION: u32 = 1;
+/// Where it lies.
+pub(crate) const ROOT: &str = "root";
+
+/// What `root` says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Root {
+    pub(crate) version: u32,
+    /// Who computes the same ids.
+    pub(crate) domain: String,
+    /// Whether packs are encrypted.
+    pub(crate) sealed: bool,
+    /// Counts collections.
+    pub(crate) generation: u64,
+    pub(crate) segments: Vec<SegmentRef>,
+    /// What is given up, and will be deleted.
+    pub(crate) condemned: Vec<Condemned>,
+}
+
+/// Something that will be deleted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Condemned {
+    /// `packs/…` or `index/…`.
+    pub(crate) key: String,
+    /// The generation that gave it up.
+    pub(crate) generation: u64,
+    /// When, in seconds since 1970.
+    pub(crate) at: u64,
+}
+
+impl Statement for Root {
+    const LIMIT: u64 = 4 << 20;
+}
+
+impl Root {
+    pub(crate) fn new(domain: &[u8; 32], sealed: bool) -> Self {
+        Self {
+            version: VERSION,
+            domain: cas_core::id::hex(domain),
+            sealed,
+            generation: 1,
+            segments: Vec::new(),
+            condemned: Vec::new(),
+        }
+    }
+
+    /// The packs that nobody may rely on any more.
+    pub(crate) fn condemned_packs(&self) -> HashSet<Token> {
+        let pack = |one: &Condemned| one.key.strip_prefix("packs/").and_then(|name| name.parse().ok());
+        self.condemned.iter().filter_map(pack).collect()
+    }
+
+    /// Puts segments in the place of others. `false`: those are not all there any more.
+    pub(crate) fn exchange(&mut self, old: &[SegmentRef], new: &[SegmentRef]) -> bool {
+        let names: HashSet<Token> = self.segments.iter().map(|segment| segment.name).collect();
+        if !old.iter().all(|segment| names.contains(&segment.name)) {
+            return false;
+        }
+        self.segments.retain(|segment| !old.iter().any(|gone| gone.name == segment.name));
+        self.segments.extend_from_slice(new);
+        true
+    }
+
+    /// How many segments there are of each level.
+    pub(crate) fn levels(&self) -> BTreeMap<u32, usize> {
+        let mut levels = BTreeMap::new();
+        self.segments.iter().for_each(|segment| *levels.entry(segment.level).or_insert(0) += 1);
+        levels
+    }
+}
