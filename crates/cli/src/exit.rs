@@ -7,6 +7,7 @@ use cas_core::{Class, StoreError};
 use gpu_detect::DetectError;
 use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
+use remote::RemoteError;
 
 use crate::error::{CliError, DaemonError};
 
@@ -54,6 +55,9 @@ impl Facts {
             }
             if let Some(DaemonError(body)) = cause.downcast_ref::<DaemonError>() {
                 return Self::of_daemon(body);
+            }
+            if let Some(cause) = cause.downcast_ref::<RemoteError>() {
+                return Self::new(of_remote(cause), cause.code(), cause.hint());
             }
             if let Some(cause) = cause.downcast_ref::<StoreError>() {
                 return Self::new(of_store(cause), cause.code(), cause.hint());
@@ -135,6 +139,17 @@ fn of_store(error: &StoreError) -> Code {
         StoreError::RefMissing { .. } => Code::NotFound,
         busy if busy.is_busy() => Code::Busy,
         other => of_class(other.class()),
+    }
+}
+
+fn of_remote(error: &RemoteError) -> Code {
+    match error {
+        RemoteError::Store(error) => of_store(error),
+        other => match other.class() {
+            Class::Usage => Code::Usage,
+            Class::NotFound => Code::NotFound,
+            class => of_class(class),
+        },
     }
 }
 

@@ -108,6 +108,23 @@ pub enum RemoteError {
         /// How much may.
         limit: u64,
     },
+    /// What a store without encryption pushes can be read by the server, and nobody has agreed to that.
+    #[error("the store is not encrypted, and whoever can read the remote could read what is pushed")]
+    Unencrypted,
+    /// No remote is called this.
+    #[error("no remote is called `{name}`")]
+    NoSuchRemote {
+        /// The name.
+        name: String,
+    },
+    /// Another remote is called this.
+    #[error("`{name}` is {address} already")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The other one's address.
+        address: String,
+    },
     /// The local store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -151,6 +168,9 @@ impl RemoteError {
             Self::Unsettled { .. } => "IJ-R041",
             Self::Contended { .. } => "IJ-R042",
             Self::TooMuch { .. } => "IJ-R050",
+            Self::Unencrypted => "IJ-R060",
+            Self::NoSuchRemote { .. } => "IJ-R061",
+            Self::NameTaken { .. } => "IJ-R062",
             Self::Store(error) => error.code(),
         }
     }
@@ -159,9 +179,11 @@ impl RemoteError {
     pub fn class(&self) -> Class {
         match self {
             Self::Request { .. } | Self::Denied { .. } | Self::Unsettled { .. } => Class::Environment,
-            Self::Unreliable { .. } | Self::OtherDomain { .. } | Self::TooMuch { .. } => Class::Refused,
-            Self::Address { .. } | Self::TooNew { .. } => Class::Usage,
-            Self::NotARemote | Self::NoSuchRef { .. } => Class::NotFound,
+            Self::Unreliable { .. } | Self::OtherDomain { .. } | Self::TooMuch { .. } | Self::Unencrypted => {
+                Class::Refused
+            }
+            Self::Address { .. } | Self::TooNew { .. } | Self::NameTaken { .. } => Class::Usage,
+            Self::NotARemote | Self::NoSuchRef { .. } | Self::NoSuchRemote { .. } => Class::NotFound,
             Self::Damaged { .. } | Self::Missing { .. } => Class::Corruption,
             Self::RefMoved { .. } | Self::LeaseLost | Self::Contended { .. } => Class::Conflict,
             Self::Store(error) => error.class(),
@@ -187,6 +209,13 @@ impl RemoteError {
             Self::RefMoved { .. } => Some("`infinijup fetch` shows what is there; push under another name"),
             Self::TooMuch { .. } => Some("free some space, or fetch fewer threads"),
             Self::Store(error) => error.hint(),
+            Self::Unencrypted => {
+                Some("encrypt the store (`infinijup store encrypt`), or push with --unencrypted")
+            }
+            Self::NoSuchRemote { .. } => Some("`infinijup remote list` shows those that there are"),
+            Self::NameTaken { .. } => {
+                Some("choose another name, or `infinijup remote remove` that one first")
+            }
             Self::Address { .. } | Self::NoSuchRef { .. } => None,
         }
     }

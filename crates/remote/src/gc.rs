@@ -65,14 +65,13 @@ pub struct GcReport {
 }
 
 impl Remote {
-    /// Collects what no ref leads to.
+    /// Collects what no ref leads to. What was forgotten in the local store is asked in nothing: others may need it still.
     pub fn gc(
         &self,
         options: &GcOptions,
         above: &dyn References,
         progress: &dyn Progress,
     ) -> Result<GcReport> {
-        above.renew(&self.store)?;
         let generation = self.root()?.generation;
         let own = Lease::take(&self.bucket, self.hasher(), generation, Vec::new())?;
         let done = self.collect(&own, options, above, progress);

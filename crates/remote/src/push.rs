@@ -43,7 +43,10 @@ pub struct Pushed {
     pub name: String,
     /// Where it shall point.
     pub target: ObjectId,
-    /// Also if the remote's does not lead there.
+    /// Where the remote's was when it was last seen. If it is there still, it moves wherever it shall: going back is ordinary
+    /// for the one who works on a thread, and nobody else has done anything to it.
+    pub seen: Option<ObjectId>,
+    /// Also if somebody else has moved it elsewhere.
     pub force: bool,
 }
 
@@ -264,6 +267,7 @@ impl Remote {
                 }
                 if let Some(there) = there
                     && !one.force
+                    && one.seen != Some(there)
                     && !leads_to(&self.store, above, &one.target, &there)?
                 {
                     // What we push may be behind: then there is nothing to do.

@@ -51,7 +51,6 @@ impl Remote {
         above: &dyn References,
         progress: &dyn Progress,
     ) -> Result<VerifyReport> {
-        above.renew(&self.store)?;
         let view = self.view()?;
         let (refs, broken) = refs::list(&self.bucket, self.hasher())?;
         let mut report = VerifyReport { refs: refs.len() as u64, ..VerifyReport::default() };

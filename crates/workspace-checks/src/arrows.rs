@@ -104,7 +104,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ),
     // The two programs at the ends of the wire.
     ("infinijupd", &["lifecycle", "machine", "api", "remote"]),
-    ("cli", &["api", "gpu-detect", "jupyter-bridge", "history", "past", "manifest", "cas-core"]),
+    ("cli", &["api", "gpu-detect", "jupyter-bridge", "history", "past", "manifest", "remote", "cas-core"]),
 ];
 
 /// Crates that take the place of something which the machine of a test does not have.

@@ -9,6 +9,7 @@ mod history;
 mod kernelspec;
 mod machine;
 mod prune;
+mod remote;
 mod session;
 mod start;
 mod store;
@@ -29,6 +30,10 @@ pub(crate) use history::{CatArgs, DiffArgs, LogArgs, ShowArgs, TagArgs, number};
 pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, KernelspecRemoveArgs};
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs, SetupGpuArgs};
 pub(crate) use prune::{ForgetArgs, GcArgs};
+pub(crate) use remote::{
+    CloneArgs, FetchArgs, PullArgs, PushArgs, RemoteAddArgs, RemoteCommand, RemoteGcArgs, RemoteNameArgs,
+    RemoteVerifyArgs, TransferArgs,
+};
 pub(crate) use session::{
     BranchArgs, ExecArgs, FilesArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs, ServersArgs,
     SnapshotArgs, StopArgs, SuspendArgs,
@@ -210,6 +215,18 @@ daemon. docs/agents.md lists its tools and what each costs.",
     Export(ExportArgs),
     Import(ImportArgs),
     Mount(MountArgs),
+    /// Places in object stores that snapshots are pushed to
+    #[command(
+        subcommand,
+        after_help = "Example:
+  infinijup remote add origin s3://my-bucket/notebooks
+  infinijup remote list"
+    )]
+    Remote(RemoteCommand),
+    Push(PushArgs),
+    Fetch(FetchArgs),
+    Pull(PullArgs),
+    Clone(CloneArgs),
     /// Print a script that completes commands in your shell
     #[command(after_help = "Example:
   infinijup completions bash > ~/.local/share/bash-completion/completions/infinijup")]

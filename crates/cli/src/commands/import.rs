@@ -80,7 +80,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
 }
 
 /// What was forgotten and has come back is not forgotten any more.
-fn recall(
+pub(super) fn recall(
     store: &Store,
     transaction: &WriteTransaction,
     references: &ManifestReferences,

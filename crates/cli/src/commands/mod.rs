@@ -20,6 +20,7 @@ mod mcp;
 mod mount;
 mod online;
 mod rebuild;
+mod remote;
 mod rotate_keys;
 mod selftest;
 mod setup_gpu;
@@ -86,6 +87,11 @@ fn dispatch(context: &Context, command: Command) -> Result<u8> {
         Command::Export(args) => export::run(context, &args),
         Command::Import(args) => import::run(context, &args),
         Command::Mount(args) => mount::run(context, &args),
+        Command::Remote(command) => remote::run(context, &command),
+        Command::Push(args) => remote::push(context, &args),
+        Command::Fetch(args) => remote::fetch(context, &args),
+        Command::Pull(args) => remote::pull(context, &args.fetch),
+        Command::Clone(args) => remote::clone(context, &args),
         Command::Completions { shell } => completions::run(context, shell),
         Command::Man { out } => man::run(context, &out),
         Command::Debug(DebugCommand::Commit(args)) => debug::run(context, &args),

@@ -63,6 +63,11 @@ impl Target {
         }
     }
 
+    /// Where it is.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Whether it is the daemon's.
     pub(super) const fn is_daemons(&self) -> bool {
         self.settings.is_some()

@@ -88,7 +88,7 @@ fn a_push_that_was_cut_short_is_continued() {
     });
     let died = push(&here.open(faulty), "threads/main", note);
     let whole = remote.push(
-        &[crate::push::Pushed { name: "threads/main".to_owned(), target: note, force: false }],
+        &[crate::push::Pushed { name: "threads/main".to_owned(), target: note, seen: None, force: false }],
         &Notes,
         true,
         &Silent,

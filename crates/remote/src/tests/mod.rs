@@ -111,7 +111,7 @@ fn noise(seed: &str, len: usize) -> Vec<u8> {
 }
 
 fn push(remote: &Remote, name: &str, target: ObjectId) -> Result<PushReport> {
-    remote.push(&[Pushed { name: name.to_owned(), target, force: false }], &Notes, false, &Silent)
+    remote.push(&[Pushed { name: name.to_owned(), target, seen: None, force: false }], &Notes, false, &Silent)
 }
 
 /// Everything that has no lease is collected at once, and every lease is stale.

@@ -57,7 +57,7 @@ fn a_dry_run_says_what_would_be_sent_and_sends_nothing() {
     let (server, here) = (server(), Local::new());
     let remote = here.remote(&server);
     let note = here.note("threads/main", "first", 5, None);
-    let pushed = [Pushed { name: "threads/main".to_owned(), target: note, force: false }];
+    let pushed = [Pushed { name: "threads/main".to_owned(), target: note, seen: None, force: false }];
     let report = remote.push(&pushed, &Notes, true, &Silent).unwrap();
     assert_eq!((report.objects, report.packs, report.moved.len()), (6, 0, 0));
     assert_eq!(remote.stat().unwrap().packs, 0);
@@ -103,7 +103,7 @@ fn a_thread_that_went_another_way_is_not_overwritten() {
         "{refused:?}"
     );
     assert_eq!(remote.get_ref("threads/main").unwrap(), Some(mine));
-    let pushed = [Pushed { name: "threads/main".to_owned(), target: theirs, force: true }];
+    let pushed = [Pushed { name: "threads/main".to_owned(), target: theirs, seen: None, force: true }];
     remote.push(&pushed, &Notes, false, &Silent).unwrap();
     assert_eq!(remote.get_ref("threads/main").unwrap(), Some(theirs));
 }
