@@ -47,6 +47,10 @@ def test_original_and_two_branches_are_open_at_a_time(lab, open_notebook, width)
     assert f":{lab.port}/proxy/" in pages["original"].url, "through jupyter-server-proxy, where the page is"
     tab.shot("server")
     if width == 1024:
+        tab.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })")
+        tab.page.wait_for_function("document.body.dataset.jpThemeLight === 'false'")
+        tab.page.locator("#jupyterlab-splash").wait_for(state="detached")
+        tab.shot("server-dark")
         return
     before = history.commits()
     history.panel.locator(".jp-InfinijupHistory-toolbar [data-infinijup-action=snapshot]").click()
