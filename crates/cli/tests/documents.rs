@@ -101,6 +101,7 @@ const COMMANDS: &[&[&str]] = &[
     &["kernelspec", "install"],
     &["kernelspec", "list"],
     &["kernelspec", "remove"],
+    &["demo"],
     &["mcp"],
     &["detect"],
     &["selftest"],
