@@ -423,6 +423,11 @@ describe('the comparison', () => {
     busy.label = 'busy';
     const drawn = show({ variables: null, cells: null }, commit('a'), busy);
     assert.match(drawn, /Variables were not recorded with busy: the kernel/);
+    const byItself = { ...busy, reason: 'after-cell', label: 'auto' };
+    assert.match(
+      show({ variables: null }, commit('a'), byItself),
+      /auto was taken by itself after a cell/
+    );
     assert.match(drawn, /The notebook was not saved with busy/);
     assert.match(show({ variables: [], files: [] }), /No variable differs/);
   });

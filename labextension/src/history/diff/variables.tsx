@@ -22,6 +22,34 @@ function VariableValue(props: { variable?: Variable | null }): JSX.Element {
   );
 }
 
+/** Why there are no variables to compare. */
+function whyNone(
+  a: CommitView,
+  b: CommitView,
+  trans: TranslationBundle
+): string {
+  const without = [a, b].filter(it => it.has_variables === false);
+  const one = without.length === 1 ? without[0] : null;
+  if (without.some(it => it.reason === 'after-cell')) {
+    return one
+      ? trans.__(
+          '%1 was taken by itself after a cell. Such a snapshot does not list variables, so that the next cell need not wait; one that you take does.',
+          nameOf(one)
+        )
+      : trans.__(
+          'Snapshots that are taken by themselves after a cell do not list variables, so that the next cell need not wait; those that you take do.'
+        );
+  }
+  return one
+    ? trans.__(
+        'Variables were not recorded with %1: the kernel was busy then, or it is not a Python kernel.',
+        nameOf(one)
+      )
+    : trans.__(
+        'Variables were not recorded: the kernel was busy then, or it is not a Python kernel.'
+      );
+}
+
 export function Variables(props: {
   diff: Diff;
   a: CommitView;
@@ -32,19 +60,9 @@ export function Variables(props: {
   const title = trans.__('Variables');
   const { variables } = diff;
   if (!variables) {
-    const without = [props.a, props.b].filter(it => it.has_variables === false);
     return (
       <Section title={title}>
-        <Nothing>
-          {without.length === 1
-            ? trans.__(
-                'Variables were not recorded with %1: the kernel was busy then, or it is not a Python kernel.',
-                nameOf(without[0])
-              )
-            : trans.__(
-                'Variables were not recorded: the kernel was busy then, or it is not a Python kernel.'
-              )}
-        </Nothing>
+        <Nothing>{whyNone(props.a, props.b, trans)}</Nothing>
       </Section>
     );
   }
