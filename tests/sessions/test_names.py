@@ -12,3 +12,13 @@ def test_a_session_can_have_any_letters_in_its_name(commands):
     assert "`name` can be no name" in refused["message"]
     branch.remove()
     session.remove()
+
+
+def test_several_sessions_are_stopped_and_removed_at_once(commands):
+    for name in ("one", "two"):
+        commands.start(name, "sleep", "1000")
+    stopped = commands.run("stop", "one", "two", "--grace", "1")
+    assert [one["session"]["name"] for one in stopped.messages("stopped")] == ["one", "two"]
+    assert {view["state"] for view in commands.sessions().values()} == {"ended"}
+    commands.run("rm", "one", "two")
+    assert commands.sessions() == {}

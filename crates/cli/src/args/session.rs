@@ -146,18 +146,19 @@ pub(crate) struct ResumeArgs {
     pub(crate) gpus: Option<GpuWish>,
 }
 
-/// End the processes of a session.
+/// End the processes of sessions.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "End the processes of a session: SIGTERM first, SIGKILL to those that are still there after the grace. \
+    long_about = "End the processes of sessions, one session after the other: SIGTERM first, SIGKILL to those that are still there after the grace. \
 There is no snapshot; see `suspend` for that.",
     after_help = "Example:
   infinijup stop analysis
-  infinijup stop analysis --grace 60"
+  infinijup stop try-1 try-2 try-3 --grace 60"
 )]
 pub(crate) struct StopArgs {
-    #[command(flatten)]
-    pub(crate) which: Which,
+    /// The sessions
+    #[arg(value_name = "SESSION", required = true, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) sessions: Vec<String>,
     /// How many seconds they have to end by themselves
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub(crate) grace: u64,
