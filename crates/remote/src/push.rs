@@ -30,7 +30,7 @@ const PACK: usize = 16 << 20;
 /// Packs that are under way at a time. Bounds memory: each is in it twice.
 const IN_FLIGHT: usize = 4;
 /// What was sent is published after so many packs.
-const PUBLISH: usize = 16;
+const PUBLISH: usize = 4;
 /// So many objects are asked for at a time.
 const BATCH: usize = 4096;
 /// How often a push begins anew that was given up by a collection.
@@ -128,7 +128,6 @@ impl Remote {
         let sent = self.send(lease, &missing, progress);
         progress.end(Task::Transfer);
         report.packs = sent?;
-        self.merge_segments(lease)?;
         for one in pushed {
             let moved = self.move_ref(lease, one, above)?;
             if moved { &mut report.moved } else { &mut report.unchanged }.push(one.name.clone());
@@ -193,6 +192,7 @@ impl Remote {
                 let new =
                     std::mem::take(&mut *entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
                 self.publish(lease, new)?;
+                self.merge_segments(lease)?;
             }
         }
         Ok(sent.into_inner())
