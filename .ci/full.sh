@@ -25,6 +25,9 @@ export INFINIJUP_GPU_STORIES=20x64,20x1024
 export INFINIJUP_MEMORY_CHECKS=2000
 # How long the tests in Rust of a stage may take then (900).
 export RUST_TESTS_SECONDS=3600
+# Writers that push to one remote beside collections, and for how long (4, 20).
+export INFINIJUP_REMOTE_WRITERS=16
+export INFINIJUP_REMOTE_SECONDS=300
 # Random histories of memory (12).
 export INFINIJUP_MEMORY_HISTORIES=500
 # For how long each fuzz target runs (6).

@@ -146,9 +146,7 @@ class Proxy:
             except OSError:
                 return
             threading.Thread(target=self.up, args=(client, server), daemon=True).start()
-            threading.Thread(
-                target=self.down, args=(client, server), daemon=True
-            ).start()
+            threading.Thread(target=self.down, args=(client, server), daemon=True).start()
 
     def up(self, client, server):
         """From the client to the server."""

@@ -53,7 +53,7 @@ fn everything_is_found_in_small_and_large_segments_and_after_merging() {
         let index = Index::new(&bucket, segments);
         let asked: Vec<_> = (0..40_100).step_by(7).map(id).collect();
         let found = index.find(&asked, &|_| true).unwrap();
-        assert_eq!(found.len(), asked.iter().filter(|asked| (0..40_000).any(|n| id(n) == **asked)).count());
+        assert_eq!(found.len(), (0..40_000).step_by(7).count());
         // Of two copies, the one in a pack that can be used.
         let second = index.find(&[id(600)], &|pack| *pack == Token::from_bytes([2; 16])).unwrap();
         assert_eq!(second[&id(600)], entry(600, 2));
