@@ -121,6 +121,17 @@ const COMMANDS: &[&[&str]] = &[
     &["tag"],
     &["export"],
     &["import"],
+    &["remote"],
+    &["remote", "add"],
+    &["remote", "list"],
+    &["remote", "remove"],
+    &["remote", "verify"],
+    &["remote", "gc"],
+    &["remote", "stat"],
+    &["push"],
+    &["fetch"],
+    &["pull"],
+    &["clone"],
     &["mount"],
     &["completions"],
     &["man"],
@@ -148,7 +159,7 @@ fn every_help_has_an_example_of_that_command() {
 fn no_visible_command_is_missing_here_or_in_the_guide() {
     let sandbox = Sandbox::new();
     let guide = page("cli.md");
-    for parent in [&[][..], &["store"], &["kernel"]] {
+    for parent in [&[][..], &["store"], &["kernel"], &["remote"]] {
         let help = sandbox.ok(parent.iter().copied().chain(["-h"])).out;
         let (_, list) = help.split_once("Commands:\n").unwrap();
         let (list, _) = list.split_once("\n\n").unwrap();
