@@ -1,6 +1,12 @@
 """Small things that a person sees on the command line."""
 
 
+def test_usage_does_not_ask_for_what_the_environment_has(commands):
+    refused = commands.run("snapshot", check=False)
+    assert refused.code == 2
+    assert "<SESSION>" in refused.err and "--socket" not in refused.err
+
+
 def test_a_client_that_stays_is_no_warning(commands):
     """A client of the kernel is connected while it goes back, and hears of nothing."""
     session = commands.kernel("k")

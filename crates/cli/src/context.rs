@@ -22,7 +22,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(global: Global) -> Self {
+    pub(crate) fn new(mut global: Global) -> Self {
+        global.socket = global.socket.or_else(|| std::env::var_os(SOCKET_VARIABLE).map(PathBuf::from));
         let (printer, meter) = (Printer::new(&global), Meter::new(&global));
         Self { global, printer, meter }
     }

@@ -89,8 +89,9 @@ pub(crate) struct Global {
     /// Key file of an encrypted store
     #[arg(long, global = true, value_name = "FILE", env = "INFINIJUP_KEY_FILE", hide_env_values = true)]
     pub(crate) key_file: Option<PathBuf>,
-    /// The daemon's socket, if it is not the usual one. No daemon is started for it
-    #[arg(long, global = true, value_name = "PATH", env = api::SOCKET_VARIABLE, hide_env_values = true)]
+    // The variable is read by `Context`: what clap has from the environment stands in usage lines as if it were required.
+    /// The daemon's socket, if it is not the usual one. No daemon is started for it [env: INFINIJUP_SOCKET]
+    #[arg(long, global = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// Print JSON: data on stdout, progress and errors on stderr, one object per line
     #[arg(long, global = true)]
