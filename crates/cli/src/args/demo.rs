@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Show in three minutes what a notebook can do now: opens JupyterLab with a guided notebook.
+/// Try it in three minutes: opens JupyterLab with a guided notebook.
 #[derive(Debug, Args)]
 #[command(
     long_about = "Show in three minutes what a notebook can do now. Makes a folder with a guided notebook and a little data, starts \
