@@ -198,6 +198,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
                 request.cell = message.cell()
             if message.is_cell:
                 self.desk.cells += 1
+                self.desk.shown.began(request.cell["id"], str(message.content.get("code", "")))
             self.ledger.sent(request)
         super().handle_incoming_message(message.raw)
 
@@ -251,6 +252,8 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
     def _enter(self, channel: str | None, header: dict, parent: dict, parts: list[Any], message: list[Any]) -> None:
         """Into the books."""
         kind, asked, now = header.get("msg_type", ""), parent.get("msg_id", ""), time.time()
+        if channel == "iopub" and (cell := (request.cell if (request := self.ledger.open.get(asked)) else None)):
+            self.desk.shown.heard(cell["id"], kind, parts[4])
         if kind == "status":
             state = _json(parts[4]).get("execution_state")
             if state == "busy":

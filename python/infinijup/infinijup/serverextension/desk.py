@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from infinijup.serverextension.ledger import Ledger, Request
+from infinijup.serverextension.shown import Shown
 from infinijup.serverextension.snapshots import CellSnapshots
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Desk:
         # Cells sent, and how many had been when the last snapshot for a cell was taken.
         self.cells = 0
         self.snapshot_at: int | None = None
+        self.shown = Shown()
         self.snapshots = CellSnapshots(hub, self)
 
     @property
@@ -105,6 +107,8 @@ class Desk:
             name for name, request in flight.requests.items() if request.begun and (request.idle is None or request.idle > end)
         }
         self.flights[commit] = flight
+        if not self.shown.is_known(commit):
+            self.shown.taken(commit, self.shown.now(until=end))
         while len(self.flights) > _COMMITS:
             self.flights.popitem(last=False)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime, timezone
 from typing import Any
 
-from infinijup.daemon import Daemon, DaemonAway, DaemonError, target
+from infinijup.daemon import Daemon, DaemonAway, DaemonError, from_wire, target
 from infinijup.serverextension import asleep, refusal
 from infinijup.serverextension.desk import Desk
 from infinijup.serverextension.news import News
@@ -67,6 +67,11 @@ class Hub:
         if session is None:
             raise refusal.not_a_session(getattr(provisioner, "why_not", None))
         return session
+
+    def document(self, kernel_id: str) -> str | None:
+        """The file of a kernel's notebook, which goes with each snapshot; None if there is none."""
+        document = (self.views.get(self.session_id(kernel_id)) or {}).get("notebook")
+        return None if document is None else from_wire(document)
 
     def is_session(self, kernel_id: str) -> bool:
         """Whether a kernel is one of the daemon's."""

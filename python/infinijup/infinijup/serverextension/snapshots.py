@@ -21,6 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from infinijup.daemon import DaemonAway, DaemonError, target
+from infinijup.serverextension.shown import document
 
 if TYPE_CHECKING:
     from infinijup.serverextension.desk import Desk
@@ -112,10 +113,15 @@ class CellSnapshots:
         if reason == AFTER:
             # Asking for variables takes the kernel's time.
             request |= {"within_ms": self.hub.policy.server.pause_ms, "variables": False}
+        shown = self.desk.shown.now()
         try:
+            path = self.hub.document(self.desk.kernel_id)
+            if path is not None and (notebook := await asyncio.to_thread(document, path, shown)) is not None:
+                request["notebook"] = notebook
             result = await self.hub.post(target("sessions", self.hub.session_id(self.desk.kernel_id), "snapshot"), request)
             if result.get("type") != "skipped":
                 self.desk.snapshot_at, self._warned = at, False
+                self.desk.shown.taken(result["commit"], shown)
         except DaemonAway:
             pass
         except DaemonError as error:

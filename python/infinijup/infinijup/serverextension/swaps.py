@@ -214,6 +214,8 @@ class Swaps:
         desk = self.hub.desk(kernel_id)
         desk.snapshot_at = None
         desk.snapshots.forget()
+        if kind == "rollback":
+            desk.shown.gone_back(commit)
         desk.era += 1
         flight = desk.flight(commit)
         open_now = {request.id: request for ledger in desk.ledgers.values() for request in ledger.open.values()}

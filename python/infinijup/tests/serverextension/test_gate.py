@@ -11,6 +11,7 @@ from infinijup.daemon import DaemonError
 from infinijup.serverextension import snapshots
 from infinijup.serverextension.gate import CellGate
 from infinijup.serverextension.policy import ServerPolicy
+from infinijup.serverextension.shown import Shown
 from infinijup.serverextension.snapshots import CellSnapshots
 
 LOG = logging.getLogger("test")
@@ -95,7 +96,7 @@ class Daemon:
 
     def __init__(self):
         self.asked, self.gave_up, self.ends = [], 0, asyncio.Event()
-        self.result, self.can_give_up, self.takes = {"type": "snapshot"}, True, 0.0
+        self.result, self.can_give_up, self.takes = {"type": "snapshot", "commit": "c"}, True, 0.0
 
     async def post(self, path, body=None, wait=True):
         if path.endswith("give-up"):
@@ -116,10 +117,11 @@ def kernel():
         post=daemon.post,
         policy=SimpleNamespace(server=ServerPolicy()),
         session_id=lambda kernel: "s",
+        document=lambda kernel: None,
         spawn=asyncio.ensure_future,
         warn=lambda kernel, error: warnings.append(error.code),
     )
-    desk = SimpleNamespace(kernel_id="k", cells=1, snapshot_at=None, asleep=False, swapping=False)
+    desk = SimpleNamespace(kernel_id="k", cells=1, snapshot_at=None, asleep=False, swapping=False, shown=Shown())
     return CellSnapshots(hub, desk), desk, daemon, warnings
 
 

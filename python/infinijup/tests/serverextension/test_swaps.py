@@ -276,6 +276,30 @@ async def test_a_history_by_itself(notebook, page, daemon, until):
     assert session["policy"]["keep"] == {"last": 50, "hourly": 24, "daily": 14}
 
 
+async def test_a_history_by_itself_has_what_the_page_showed(notebook, page, rest, daemon, until):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+
+    def shown():
+        cells = json.loads(daemon.documents[list(daemon.commits)[-1]])["cells"]
+        return [(cell["id"], cell["source"], "".join(one.get("text", "?") for one in cell["outputs"])) for cell in cells]
+
+    async def run(code, cell):
+        number = len(daemon.commits)
+        await opened.run(code, cell=cell)
+        await until("its snapshot is there", lambda: len(daemon.commits) > number)
+
+    await run("x = 1; print(x)", "c1")
+    assert shown() == [("c1", "x = 1; print(x)", "1\n")]
+    back = list(daemon.commits)[-1]
+    await run("print(2)", "new")
+    await run("x = 3; print(x)", "c1")
+    assert shown() == [("c1", "x = 3; print(x)", "3\n"), ("new", "print(2)", "2\n")]
+    await rest("POST", "restore", {"kernel_id": kernel, "to": back})
+    await run("print(4)", "other")
+    assert shown() == [("c1", "x = 1; print(x)", "1\n"), ("other", "print(4)", "4\n")]
+
+
 @pytest.mark.parametrize("legacy", [False, True])
 async def test_cells_of_a_page_that_goes_are_run(notebook, page, extension, until, legacy):
     kernel = (await notebook())["kernel"]["id"]
