@@ -8,7 +8,7 @@
 //!   are made out here, by a process of that user.
 //!
 //! A socket belongs to the network that it was made in, whoever holds it. So one process out here does all the carrying, and a child of it,
-//! the *door*, has entered the box's network and does nothing but make sockets there and hand them out ([`door`]).
+//! the *door*, has entered the box's network and does nothing but make sockets there and hand them out ([`Door`]).
 //!
 //! Nothing of this is in a snapshot, and nothing has to be told to it: it is started when the processes of a box are all there, and ends
 //! with the box. What was carried breaks then, like every connection of a session that is restored.
