@@ -41,11 +41,14 @@ packages() {
 # What the environment was made from: the packages, the interpreter and the place (scripts in it name their own path).
 stamp=$({ packages && "$python" --version && printf '%s\n' "$prefix"; } | sha256sum | cut -d' ' -f1)
 
-# As somebody who owns nothing: 65534 is nobody.
+# As somebody who owns nothing but an empty home, in which some packages make directories: 65534 is nobody.
 runs_for_everybody() {
-    local as_nobody=()
+    local as_nobody=() home status=0
     [ "$(id -u)" -ne 0 ] || as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-    (cd / && "${as_nobody[@]}" "$prefix/bin/python" -c "import $imports")
+    home=$(mktemp -d) && chmod 777 "$home"
+    (cd / && HOME=$home "${as_nobody[@]}" "$prefix/bin/python" -c "import $imports") || status=$?
+    rm -rf "$home"
+    return "$status"
 }
 
 if [ "$(cat "$prefix/.made-from" 2>/dev/null)" = "$stamp" ] && runs_for_everybody; then
