@@ -8,7 +8,8 @@ import statistics
 import pytest
 
 from harness import proc
-from lab.day import CHECK, Reference, after_cells, cells, size
+from lab.by_itself import after_cells, look, run, undo
+from lab.day import CHECK, Reference, cells, size
 from lab.history import History
 from lab.notebook import Notebook
 
@@ -21,31 +22,6 @@ def day(daemon, user, make_lab, open_notebook):
     # On a machine that tests keep busy a kernel stands for longer than the 100 ms that are allowed by themselves.
     lab = make_lab(daemon, user, by_itself={"snapshotPauseMilliseconds": 3000})
     return open_notebook(lab, "day.ipynb", *cells(COUNT, MEGABYTES), CHECK, "", viewport={"width": 1280, "height": 800})
-
-
-def numbers(notebook):
-    return [commit["cell"]["number"] for commit in after_cells(notebook)]
-
-
-def run(notebook, index, number):
-    """Runs a cell as a person does who then looks at what came of it: meanwhile its snapshot is taken."""
-    known = numbers(notebook).count(number)
-    output = notebook.run(index, 120)
-    proc.until(f"there is a snapshot after [{number}]", lambda: numbers(notebook).count(number) > known, 60)
-    return output
-
-
-def undo(notebook, number):
-    """The button in the toolbar; waits until it is done."""
-    notebook.tab.forget_notices()
-    notebook.tab.toolbar("infinijup-undo-cell").click()
-    notebook.tab.wait_notice(rf"are back to before \[{number}\]", 60)
-    notebook.quiet()
-
-
-def look(notebook):
-    """Every cell as it is on the screen."""
-    return [(cell["source"], cell["count"], cell["outputs"]) for cell in notebook.cells()]
 
 
 def pictures(outputs):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from harness import proc
+from lab.by_itself import after_cells, look, numbers, run, undo
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -43,37 +44,6 @@ def day(daemon, user, make_lab, open_notebook):
     return open_notebook(lab, "day.ipynb", *DAY)
 
 
-def taken(notebook):
-    """The snapshots that were taken by themselves after cells."""
-    commits = notebook.lab.history(notebook.path)["commits"]
-    return [commit for commit in commits if commit["reason"] == "after-cell"]
-
-
-def numbers(notebook):
-    """After which cells there are some."""
-    return sorted(commit["cell"]["number"] for commit in taken(notebook))
-
-
-def run(notebook, index, number):
-    """Runs a cell as a person does who then looks at what came of it: meanwhile its snapshot is taken."""
-    known = numbers(notebook).count(number)
-    output = notebook.run(index)
-    proc.until(f"there is a snapshot after [{number}]", lambda: numbers(notebook).count(number) > known, 30)
-    return output
-
-
-def undo(notebook, number):
-    """The button in the toolbar; waits until it is done."""
-    notebook.tab.forget_notices()
-    notebook.tab.toolbar("infinijup-undo-cell").click()
-    notebook.tab.wait_notice(rf"are back to before \[{number}\]", 60)
-    notebook.quiet()
-
-
-def look(notebook):
-    return [(cell["source"], cell["count"], cell["outputs"]) for cell in notebook.cells()]
-
-
 def test_a_day_without_a_click_on_snapshot(day):
     log = day.lab.root / "day.log"
     before = []
@@ -82,7 +52,7 @@ def test_a_day_without_a_click_on_snapshot(day):
         run(day, index, index + 1)
     after = look(day)
     assert "image/png" in after[7][2][0]["data"]
-    pauses = sorted(commit["frozen_us"] / 1000 for commit in taken(day))
+    pauses = sorted(commit["frozen_us"] / 1000 for commit in after_cells(day))
     print(f"pauses: median {statistics.median(pauses):.0f} ms, most {pauses[-1]:.0f} ms")
     marks = day.tab.page.locator(".infinijup-CellMark")
     proc.until("cells are marked", lambda: marks.count() == 12, 20)

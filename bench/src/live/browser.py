@@ -10,7 +10,7 @@ import sys
 import time
 
 from harness.users import User
-from lab import day
+from lab import by_itself, day
 from lab.history import History
 from lab.notebook import Notebook
 from lab.server import Lab
@@ -90,7 +90,7 @@ class Bench:
         policy = {"after_cell": snapshots, **({"pause_ms": pause_ms} if pause_ms else {})}
         self.lab.request("PUT", "/infinijup/policy", {"policy": policy})
         times = day.timed(notebook, seed=1, longest=longest_look)
-        taken = [] if not snapshots else day.after_cells(notebook)
+        taken = [] if not snapshots else by_itself.after_cells(notebook)
         # The kernel goes: the next one is to have the machine for itself.
         self.lab.request("DELETE", f"/api/kernels/{notebook.kernel()['id']}")
         said = [{"number": commit["cell"]["number"], "pause_ms": commit["frozen_us"] / 1000} for commit in taken]

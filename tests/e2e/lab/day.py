@@ -140,12 +140,6 @@ def cell_times(notebook) -> dict:
     return notebook.tab.page.evaluate("() => window.cellTimes")
 
 
-def after_cells(notebook) -> list[dict]:
-    """The snapshots that were taken by themselves after cells, oldest first."""
-    commits = notebook.lab.history(notebook.path)["commits"]
-    return [commit for commit in reversed(commits) if commit["reason"] == "after-cell"]
-
-
 def size() -> tuple[int, int]:
     """Cells, and MB of data; a day of the usual length is 40 over 600."""
     count, megabytes = os.environ.get("INFINIJUP_DAY", "10x60").split("x")
