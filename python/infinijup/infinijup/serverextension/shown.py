@@ -22,7 +22,7 @@ from nbformat.v4 import output_from_msg
 LARGEST = 2 << 20
 # A larger file would take too long between two cells.
 LARGEST_FILE = 4 << 20
-OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
+KINDS = frozenset({"stream", "display_data", "execute_result", "error", "execute_input", "update_display_data", "clear_output"})
 _COMMITS = 256
 
 
@@ -59,8 +59,11 @@ class Run:
         self.outputs, self.displays, self.clear_first = [], {}, False
 
     def copy(self) -> "Run":
-        """As it is now."""
-        outputs = [{**one, "text": ["".join(one["text"])]} if one["output_type"] == "stream" else one for one in self.outputs]
+        """As it is now. All copies share their texts: there is one for each snapshot."""
+        for one in self.outputs:
+            if one["output_type"] == "stream":
+                one["text"] = ["".join(one["text"])]
+        outputs = [{**one, "text": list(one["text"])} if one["output_type"] == "stream" else one for one in self.outputs]
         return replace(self, outputs=outputs, displays=dict(self.displays))
 
     def over(self, cell: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +93,7 @@ class Shown:
     def heard(self, cell: str | None, kind: str, content: bytes) -> None:
         """The kernel says something about a cell."""
         run = self._runs.get(cell or "")
-        if run is None or kind not in OUTPUTS | {"execute_input", "update_display_data", "clear_output"}:
+        if run is None or kind not in KINDS:
             return
         run.changed, run.bytes = time.time(), run.bytes + len(content)
         if run.bytes > LARGEST:

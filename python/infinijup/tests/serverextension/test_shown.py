@@ -109,3 +109,14 @@ def test_back_at_a_snapshot_cells_show_what_they_did_then():
     assert {cell: (run.source, run.outputs) for cell, run in shown.now().items()} == {"a": ("1", [])}
     shown.gone_back("unknown")
     assert shown.now() == {}
+
+
+def test_copies_for_many_snapshots_share_what_they_hold():
+    shown = Shown()
+    shown.began("a", "1")
+    for _ in range(3):
+        say(shown, "a", "stream", name="stdout", text="x" * 1000)
+    first, second = shown.now(), shown.now()
+    assert first["a"].outputs[0]["text"][0] is second["a"].outputs[0]["text"][0]
+    say(shown, "a", "stream", name="stdout", text="more")
+    assert first["a"].outputs[0]["text"] == ["x" * 3000] == second["a"].outputs[0]["text"]
