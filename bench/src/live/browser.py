@@ -4,18 +4,17 @@ daemon's socket and whose it is: the server runs as that user. Times are taken i
 It is written in the words of the browser tests, so what is measured is what they try.
 """
 
-import json
 import statistics
 import sys
 import time
 
 from harness.users import User
 from lab import by_itself, day
+from lab.fed import answer_lines
 from lab.history import History
 from lab.notebook import Notebook
 from lab.server import Lab
 from lab.tab import Tab
-from playwright.sync_api import sync_playwright
 
 
 class Bench:
@@ -169,17 +168,7 @@ async () => {
 
 def main() -> None:
     socket, name = sys.argv[1:]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
-        bench = Bench(browser.new_context(viewport={"width": 1400, "height": 900}), socket, User(name))
-        try:
-            for line in sys.stdin:
-                ask = json.loads(line)
-                answer = getattr(bench, ask.pop("do"))(**ask)
-                print(json.dumps(answer), flush=True)
-        finally:
-            bench.close()
-            browser.close()
+    answer_lines(lambda browser: Bench(browser.new_context(viewport={"width": 1400, "height": 900}), socket, User(name)))
 
 
 main()

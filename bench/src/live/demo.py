@@ -1,12 +1,11 @@
 """`infinijup demo` in a browser, fed with lines as browser.py is. `VENV USER` are where it is installed and who uses it."""
 
-import json
 import sys
 
 from harness.users import User
 from lab.demo import Demo, Visitor
+from lab.fed import answer_lines
 from lab.tab import Tab
-from playwright.sync_api import sync_playwright
 
 
 class Bench:
@@ -37,17 +36,7 @@ class Bench:
 
 def main() -> None:
     venv, name = sys.argv[1:]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
-        bench = Bench(browser, venv, User(name))
-        try:
-            for line in sys.stdin:
-                ask = json.loads(line)
-                answer = getattr(bench, ask.pop("do"))(**ask)
-                print(json.dumps(answer), flush=True)
-        finally:
-            bench.close()
-            browser.close()
+    answer_lines(lambda browser: Bench(browser, venv, User(name)))
 
 
 main()
