@@ -58,7 +58,7 @@ def test_themes(lab, open_notebook, theme):
     lab.user.write(setting, json.dumps({"theme": theme}))
     notebook = open_notebook(lab, "theme.ipynb", "x = 1")
     history = History(notebook.tab).open()
-    notebook.tab.toolbar("infinijup-snapshot").click()
+    notebook.tab.press_toolbar("infinijup-snapshot")
     history.wait_newer(set(), 60)
     notebook.tab.shot(theme.lower().replace(" ", "-"))
     ratio = history.panel.evaluate(CONTRAST)

@@ -104,7 +104,7 @@ def branch(day) -> Notebook:
     """By the toolbar; the copy."""
     tab, known = day.tab, set(day.tab.notebooks())
     day.activate()
-    tab.toolbar("infinijup-branch").click()
+    tab.press_toolbar("infinijup-branch")
     path = proc.until("a copy opens", lambda: next(iter(set(tab.notebooks()) - known), None), 90)
     return Notebook(tab, path).connected(90)
 

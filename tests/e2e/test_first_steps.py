@@ -160,7 +160,7 @@ class Person:
 
     def undo(self):
         self.tab.forget_notices()
-        self.tab.toolbar("infinijup-undo-cell").click()
+        self.tab.press_toolbar("infinijup-undo-cell")
         self.tab.wait_notice(r"are back to before \[2\]", 60)
         self.notebook.quiet()
         self.tab.shot("first-undo")

@@ -84,17 +84,18 @@ def test_a_suspended_kernel_has_a_moon_and_is_not_idle(lab, open_notebook):
     tab, history = notebook.tab, History(notebook.tab).open()
     bar = tab.page.locator("#jp-main-statusbar")
     notebook.run(0)
-    assert "Idle" in bar.inner_text()
-    tab.toolbar("infinijup-suspend").click()
+    proc.until("it is idle", lambda: "Idle" in bar.inner_text())
+    tab.press_toolbar("infinijup-suspend")
     tab.wait_notice("Kernel suspended", 60)
     proc.until("the status bar says so", lambda: "Kernel suspended" in bar.inner_text())
-    assert bar.locator(".jp-Infinijup-moon svg").is_visible()
+    bar.locator(".jp-Infinijup-moon svg").wait_for()
     proc.until("nobody calls it idle", lambda: "Idle" not in bar.inner_text())
     proc.until("the last snapshot is that of now", lambda: re.search(r"Last snapshot \d", bar.inner_text()))
     panel = tab.page.locator(".jp-NotebookPanel")
     ring = panel.locator(".jp-Notebook-ExecutionIndicator")
-    assert ring.evaluate("node => getComputedStyle(node, '::before').maskImage").startswith("url(")
-    assert history.panel.get_by_text("This kernel is suspended").is_visible()
+    mask = "node => getComputedStyle(node, '::before').maskImage"
+    proc.until("a moon is where the ring was", lambda: ring.evaluate(mask).startswith("url("))
+    history.panel.get_by_text("This kernel is suspended").wait_for()
     history.panel.get_by_role("img", name="This kernel is suspended").wait_for()
     tab.page.locator('.jp-SideBar [data-id="jp-running-sessions"]').click()
     tab.page.locator(".jp-RunningSessions-item.jp-Infinijup-suspended svg").first.wait_for()
@@ -102,7 +103,7 @@ def test_a_suspended_kernel_has_a_moon_and_is_not_idle(lab, open_notebook):
     assert notebook.execute("print(x)") == "1"
     proc.until("the notification is withdrawn", lambda: not any("Kernel suspended" in text for text in tab.notices()))
     proc.until("it is idle again", lambda: "Idle" in bar.inner_text())
-    assert ring.evaluate("node => getComputedStyle(node, '::before').maskImage") == "none"
+    proc.until("the ring is back", lambda: ring.evaluate(mask) == "none")
     tab.shot("awake")
 
 
@@ -134,13 +135,13 @@ def test_files_that_go_with_a_branch_are_named_before(lab, open_notebook):
     history.action(snapshot(history), "branch")
     path = proc.until("a copy opens", lambda: len(tab.notebooks()) == 2 and tab.notebooks()[-1], 60)
     Notebook(tab, path).connected().activate()
-    tab.toolbar("infinijup-suspend").click()
+    tab.press_toolbar("infinijup-suspend")
     tab.wait_notice("Kernel suspended", 60)
     # The snapshot that it sleeps in has what it wrote before.
     for number in range(7):
         lab.user.write(lab.root / "trash (branch) files" / f"result {number}.csv", "only here")
     tab.page.locator('.jp-SideBar [data-id="jp-running-sessions"]').click()
-    item = tab.page.locator(".jp-RunningSessions-item.jp-Infinijup-suspended")
+    item = tab.page.locator(".jp-RunningSessions-item.jp-Infinijup-suspended", has_text="trash (branch)")
     item.hover()
     item.locator(".jp-RunningSessions-itemShutdown").click()
     dialog = tab.dialog("forget")

@@ -33,7 +33,7 @@ def test_the_story_of_a_notebook(gpu, lab, open_notebook):
     loop = notebook.start(1)
     proc.until("the loop runs", notebook.running)
     before = history.commits()
-    tab.toolbar("infinijup-snapshot").click()
+    tab.press_toolbar("infinijup-snapshot")
     during = history.wait_newer(before, 60)
     tab.shot("snapshot-in-the-loop")
     assert notebook.running(), "the loop was over before the snapshot was there"
@@ -41,7 +41,7 @@ def test_the_story_of_a_notebook(gpu, lab, open_notebook):
 
     # A label by the magic, a snapshot that bears it, and work that will be undone.
     notebook.execute('%infinijup mark label="three hundred epochs"')
-    tab.toolbar("infinijup-snapshot").click()
+    tab.press_toolbar("infinijup-snapshot")
     labelled = history.wait_card("three hundred epochs", 60)
     assert labelled != during
     assert notebook.execute("train(20); note = 'to be undone'; print(epoch)") == "320"
@@ -73,7 +73,7 @@ def test_the_story_of_a_notebook(gpu, lab, open_notebook):
     # What changed since the label, by name.
     notebook.activate()
     known = history.commits()
-    tab.toolbar("infinijup-snapshot").click()
+    tab.press_toolbar("infinijup-snapshot")
     now = history.wait_newer(known, 60)
     history.action(labelled, "compare")
     compare = tab.page.locator("[data-infinijup-compare]")
@@ -84,7 +84,7 @@ def test_the_story_of_a_notebook(gpu, lab, open_notebook):
 
     # The branch sleeps: its memory on the GPU is free. A cell wakes it.
     branch.activate()
-    tab.toolbar("infinijup-suspend").click()
+    tab.press_toolbar("infinijup-suspend")
     proc.until("the branch's memory is free", lambda: gpu.bytes_held() < 2 * MIB << 20, 90)
     proc.until("the status bar says so", lambda: tab.page.locator('[data-infinijup-status="suspended"]').count())
     tab.shot("suspended")

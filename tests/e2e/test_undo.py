@@ -90,7 +90,7 @@ def test_a_day_without_a_click_on_snapshot(day):
 
 def test_the_first_cell_has_nothing_before_it(day):
     run(day, 0, 1)
-    day.tab.toolbar("infinijup-undo-cell").click()
+    day.tab.press_toolbar("infinijup-undo-cell")
     dialog = day.tab.page.locator(".jp-Dialog")
     proc.until("it is said", lambda: "No snapshot before [1]" in dialog.inner_text(), 20)
     day.tab.shot("nothing")

@@ -25,7 +25,7 @@ def run(notebook, index, number):
 def undo(notebook, number):
     """The button in the toolbar; waits until it is done."""
     notebook.tab.forget_notices()
-    notebook.tab.toolbar("infinijup-undo-cell").click()
+    notebook.tab.press_toolbar("infinijup-undo-cell")
     notebook.tab.wait_notice(rf"are back to before \[{number}\]", 60)
     notebook.quiet()
 

@@ -7,7 +7,10 @@ does not show it reliably: a long notebook keeps only the visible cells in the d
 
 import os
 import re
+import time
 from pathlib import Path
+
+from playwright.sync_api import TimeoutError as NotInTime
 
 from harness import proc
 
@@ -108,6 +111,16 @@ class Tab:
             self.page.locator(f"{panel} .jp-Toolbar-responsive-opener").locator("jp-button, button").first.click()
             found = self.page.locator(f'.jp-Toolbar-responsive-popup:visible [data-jp-item-name="{item}"]')
         return found.locator("jp-button, button").first
+
+    def press_toolbar(self, item: str) -> None:
+        """Presses one of those. A toolbar that is being laid out puts buttons behind `…` and out again while one looks."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return self.toolbar(item).click(timeout=2000)
+            except NotInTime:
+                if time.monotonic() > deadline:
+                    raise
 
     def notices(self) -> list[str]:
         """What the notifications say that are on the screen, but for those that were seen before."""

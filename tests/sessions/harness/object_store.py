@@ -59,8 +59,10 @@ class ObjectStore:
         config = self.directory / "s3.json"
         config.write_text(json.dumps({"identities": [identity]}))
         os.chown(self.directory, user.uid, user.gid)
+        # Its logs are for everybody to read, and go to /tmp unless it is told another place.
         words = [
             program(),
+            f"-logdir={self.directory}",
             "server",
             f"-dir={self.directory}",
             "-ip=127.0.0.1",
@@ -91,6 +93,7 @@ class ObjectStore:
         )
         shell = [
             program(),
+            f"-logdir={self.directory}",
             "shell",
             f"-master=127.0.0.1:{master}",
             f"-filer=127.0.0.1:{filer}",
