@@ -1,8 +1,10 @@
 # shellcheck shell=bash
 # The sizes of `.ci/run --full`: longer than a change can wait for, with the same assertions. Read by the tests that they name.
 
-# Snapshots and rollbacks of one kernel (200), and the memory of the large kernel that has fifty (256).
+# Snapshots and rollbacks of one kernel (100), of a tiny process (300) and of a large kernel (20), and the MiB of that (256).
 export INFINIJUP_LEAK_CYCLES=1000
+export INFINIJUP_LEAK_CYCLES_TINY=800
+export INFINIJUP_LEAK_CYCLES_LARGE=50
 export INFINIJUP_LEAK_MIB=1024
 # For how long an intruder tries (5), and a client floods the daemon (3).
 export INFINIJUP_INTRUDER_SECONDS=60

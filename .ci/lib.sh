@@ -264,7 +264,7 @@ end_to_end() { # NAME PYTHON LEAST PYTEST-ARGUMENT…
 
 # What `endurance` runs, and `sessions` leaves out.
 # shellcheck disable=SC2034
-THOUSAND_CYCLES=(test_leaks.py::test_a_small_kernel test_leaks.py::test_a_tiny_process)
+MANY_CYCLES=(test_leaks.py::test_a_small_kernel test_leaks.py::test_a_tiny_process)
 
 # What `browser` runs of tests/sessions, and `sessions` leaves out.
 # shellcheck disable=SC2034

@@ -8,9 +8,9 @@ import pytest
 from harness import proc
 from harness.files import below
 
-CYCLES = int(os.environ.get("INFINIJUP_LEAK_CYCLES", "200"))
-TINY_CYCLES = int(os.environ.get("INFINIJUP_LEAK_CYCLES_TINY", "800"))
-LARGE_CYCLES = int(os.environ.get("INFINIJUP_LEAK_CYCLES_LARGE", "50"))
+CYCLES = int(os.environ.get("INFINIJUP_LEAK_CYCLES", "100"))
+TINY_CYCLES = int(os.environ.get("INFINIJUP_LEAK_CYCLES_TINY", "300"))
+LARGE_CYCLES = int(os.environ.get("INFINIJUP_LEAK_CYCLES_LARGE", "20"))
 LARGE_MIB = int(os.environ.get("INFINIJUP_LEAK_MIB", "256"))
 
 # A process with nothing but a number: USR1 adds one to it, USR2 spoils it, and each leaves it in a file, whole.
