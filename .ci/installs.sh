@@ -24,7 +24,7 @@ installs_of() { # STAGE
         bench-smoke) echo sessions lab rivals ;;
         sessions | endurance) echo sessions ;;
         gpu) echo sessions gpu_python ;;
-        browser) echo sessions gpu_python lab ;;
+        browser | swaps) echo sessions gpu_python lab ;;
         dependencies) echo auditor ;;
     esac
 }

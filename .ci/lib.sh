@@ -266,7 +266,11 @@ end_to_end() { # NAME PYTHON LEAST PYTEST-ARGUMENT…
 # shellcheck disable=SC2034
 MANY_CYCLES=(test_leaks.py::test_a_small_kernel test_leaks.py::test_a_tiny_process)
 
-# What `browser` runs of tests/sessions, and `sessions` leaves out.
+# What `swaps` runs of tests/e2e, and `browser` leaves out.
+# shellcheck disable=SC2034
+UNDER_OPEN_PAGES=(test_swaps.py test_server_extension.py test_restarts.py)
+
+# What `swaps` runs of tests/sessions, and `sessions` leaves out.
 # shellcheck disable=SC2034
 KERNELS_OF_JUPYTER=(test_provisioner.py test_other_kernels.py test_magic.py test_python_api.py)
 

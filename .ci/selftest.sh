@@ -142,6 +142,10 @@ stage sessions "check 'the lane runs meanwhile' 20 sh -c 'until [ -f $SCRATCH/la
 stage gpu "[ \"\$(id -u)\" -ne 0 ] || touch /dev/only-in-the-lane; touch $SCRATCH/lane; check 'it is counted' 5 true; check bad 5 false"
 gate true 1 "2 passed, 1 failed, 0 skipped" sessions gpu
 printed "stage gpu: 1 passed, 1 failed, 0 skipped"
+# One that comes after another lane waits for it.
+stage gpu "sleep 1; touch $SCRATCH/first; check fine 5 true"
+stage endurance "check 'the other has ended' 5 test -f $SCRATCH/first"
+gate true 0 "3 passed, 0 failed, 0 skipped" sessions gpu endurance
 stage sessions 'check fine 5 true'
 stage gpu 'skip thing "it is not here"'
 gate true 1 "1 passed, 1 failed, 0 skipped" sessions gpu

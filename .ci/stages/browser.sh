@@ -6,9 +6,8 @@ browser() {
     need_programs "JupyterLab in a browser" || return 0
     installed gpu_python || return 0
     need_wheel "JupyterLab in a browser" || return 0
-    end_to_end "kernels of Jupyter" "$LAB/bin/python" 26 "${KERNELS_OF_JUPYTER[@]}"
     export INFINIJUP_ARTEFACTS=${INFINIJUP_ARTEFACTS:-$PWD/target/e2e}
-    outside_tests "JupyterLab in a browser" 2400 tests/e2e "$LAB/bin/python" 43
+    outside_tests "JupyterLab in a browser" 2400 tests/e2e "$LAB/bin/python" 36 . "${UNDER_OPEN_PAGES[@]/#/--ignore=}"
     printf 'screenshots: %s\n' "$INFINIJUP_ARTEFACTS"
 }
 

@@ -5,7 +5,7 @@
 sessions() {
     need_programs "sessions of live processes" || return 0
     live_tests "engines" "$LIVE_TESTS" 90
-    # They need JupyterLab's Python, and run in `browser`; those with a GPU run in `gpu`, those with hundreds of cycles in `endurance`.
+    # They need JupyterLab's Python, and run in `swaps`; those with a GPU run in `gpu`, those with hundreds of cycles in `endurance`.
     local elsewhere=("${KERNELS_OF_JUPYTER[@]/#/--ignore=}" --ignore-glob='test_gpu_*' "${MANY_CYCLES[@]/#/--deselect=}")
     if [ -n "${INFINIJUP_UPGRADE_FROM:-}" ]; then
         need_wheel "an upgrade" || return 0
