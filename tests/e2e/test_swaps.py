@@ -55,10 +55,11 @@ def test_rollbacks_under_cells(lab, open_notebook):
         said = notebook.run(place, 60)
         if said == "":
             # It met the swap and was cut off, and the page says so: the prompt is empty. Run again, it answers.
-            assert notebook.cells()[place]["count"] is None
+            cell = notebook.cells()[place]
+            assert cell["count"] is None, f"no answer to {number} after {back.done} rollbacks: {cell}"
             cut_off += 1
         else:
-            assert said == f"answer {number}"
+            assert said == f"answer {number}", f"after {back.done} rollbacks"
             answered += 1
     back.join()
     assert back.problem is None, back.problem

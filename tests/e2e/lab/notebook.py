@@ -67,7 +67,9 @@ class Notebook:
         """Makes a cell the active one, in command mode; how often it has ended so far."""
         count = len(self.cells())
         index = index if index >= 0 else count + index
-        return self.ask("select", index)
+        ended = self.ask("select", index)
+        proc.until(f"keys go to {self.path}", lambda: self.ask("hasKeys"), 10)
+        return ended
 
     def start(self, index: int) -> tuple[str, int]:
         """Runs a cell with Shift+Enter and does not wait; what `finish` wants to know."""

@@ -53,6 +53,9 @@
       return model.endsCounted;
     },
 
+    // Whether keys go to this notebook: JupyterLab moves the focus a little after it was asked to.
+    hasKeys: path => panel(path).content.node.contains(document.activeElement),
+
     kernel: path => {
       const found = panel(path);
       const kernel = found && found.sessionContext.session && found.sessionContext.session.kernel;
