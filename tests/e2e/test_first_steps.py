@@ -19,6 +19,7 @@ from lab.notebook import Notebook
 from lab.server import Lab
 
 README = Path(__file__).parents[2] / "README.md"
+GUIDE = README.with_name("docs") / "jupyter.md"
 # The last command: it goes on running while people work.
 JUPYTER_LAB = "jupyter lab"
 
@@ -126,6 +127,13 @@ class Machine:
             if not path.is_symlink():
                 assert not path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID), path
                 assert "security.capability" not in os.listxattr(path), path
+
+
+def test_the_guide_begins_with_the_same_commands():
+    """So that what is tried below holds for it, too."""
+    first = GUIDE.read_text().partition("## First steps")[2]
+    block = re.search(r"```sh\n(.*?)```", first, re.DOTALL)[1]
+    assert [line.partition("#")[0].strip() for line in block.splitlines()] == commands()
 
 
 @pytest.fixture

@@ -41,6 +41,9 @@ def test_snapshot_mark_log_tag_and_status(kernel, daemon):
     assert {"good", "older"} <= set(kernel.do("complete", code="%infinijup restore "))
     answer = kernel.do("run", code="%infinijup tag good commit=older")
     assert answer["status"] == "error" and "good" in answer["evalue"]
+    # What helps is said as it is typed here, not as in a terminal.
+    answer = kernel.do("run", code="%infinijup restore nowhere")
+    assert answer["status"] == "error" and "`%infinijup log` lists them" in answer["evalue"]
 
 
 @pytest.mark.parametrize("name", ["tag=one", 'label="one more"'])

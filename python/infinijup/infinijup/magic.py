@@ -17,6 +17,9 @@ _FRESH = 5.0
 # The daemon's code for an expression that leads to no snapshot, and how far back labels are looked for.
 _NO_SNAPSHOT, _SEARCHED = "IJ-L061", 1000
 _LINE = re.compile(r"\s*(?:\w+\s*=\s*)?(?P<kind>%%?)infinijup\s+(?P<words>.*)")
+# A command in what the daemon advises, and the verbs of the magic that do the same.
+_COMMAND = re.compile(r"`infinijup (?P<command>[a-z-]+)(?P<words>[^`]*)`")
+_SAME = {"history": "log", "log": "log", "rollback": "restore", "snapshot": "snapshot", "branch": "branch", "suspend": "suspend"}
 
 _magics: "InfinijupMagics | None" = None
 
@@ -53,6 +56,9 @@ class Answer(dict):
 
 class NoResult(AskError):
     """What is shown in red: one sentence, no traceback."""
+
+    def __init__(self, message: str, code: str = "", hint: str | None = None):
+        super().__init__(message, code, hint and in_a_notebook(hint))
 
     def _render_traceback_(self) -> list[str]:
         return [f"infinijup: {self}"]
@@ -249,6 +255,16 @@ class InfinijupMagics(Magics):
     def forget_names(self) -> None:
         """Something has changed."""
         self.asked_at = float("-inf")
+
+
+def in_a_notebook(hint: str) -> str:
+    """Advice that was given to somebody at a terminal: what the magic does is said with it, and the rest is done there."""
+
+    def said(found: re.Match[str]) -> str:
+        verb = _SAME.get(found["command"])
+        return f"`%infinijup {verb}{found['words']}`" if verb else f"{found[0]} in a terminal"
+
+    return _COMMAND.sub(said, hint)
 
 
 def told(restored: Restored) -> str:

@@ -68,6 +68,20 @@ def test_a_refusal_is_an_error_without_a_traceback(kernel):
     assert reply["traceback"] == ["infinijup: the tag `good` is taken [IJ-C013]\nchoose another name"]
 
 
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("`infinijup history` lists them", "`%infinijup log` lists them"),
+        ("`infinijup rollback --force` goes back", "`%infinijup restore --force` goes back"),
+        ("free some space, or run `infinijup gc`", "free some space, or run `infinijup gc` in a terminal"),
+    ],
+)
+def test_advice_is_what_can_be_typed_into_a_cell(kernel, hint, said):
+    kernel.answers["branch"] = ("IJ-L061", "no snapshot `x`", hint)
+    _, reply = kernel.run("%infinijup branch")
+    assert reply["traceback"] == [f"infinijup: no snapshot `x` [IJ-L061]\n{said}"]
+
+
 def test_a_label_leads_to_the_newest_snapshot_that_has_it(kernel):
     unknown = ("IJ-L061", "no snapshot `<b>one</b>`", None)
     kernel.answers["tag"] = lambda asked: LOGGED if asked["commit"] == COMMIT else unknown
