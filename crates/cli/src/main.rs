@@ -12,6 +12,7 @@ mod error;
 mod exit;
 mod format;
 mod graph;
+mod lines;
 mod objects;
 mod output;
 mod progress;

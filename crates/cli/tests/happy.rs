@@ -212,6 +212,33 @@ fn diff_tells_what_changed() {
 }
 
 #[test]
+fn diff_tells_which_lines_of_files_changed() {
+    let sandbox = Sandbox::with_store();
+    sandbox.write("work/loss.csv", "epoch,loss\n");
+    sandbox.write("work/picture", "\0");
+    sandbox.commit("first", ["--tree", "work"]);
+    sandbox.write("work/loss.csv", "epoch,loss\n1,\x1b[31m0.42\n");
+    sandbox.write("work/picture", "\0\0");
+    sandbox.write("work/notes", "new");
+    sandbox.commit("second", ["--tree", "work"]);
+    let work = sandbox.path("work").canonicalize().unwrap().to_str().unwrap().to_owned();
+    let shown = sandbox.ok(["diff", "main~1", "main", "--text"]).out;
+    let (_, lines) = shown.split_once("0 processes\n").unwrap();
+    assert_eq!(
+        lines,
+        format!(
+            "\n--- {work}/loss.csv\n+++ {work}/loss.csv\n@@ -1,1 +1,2 @@\n epoch,loss\n+1,\\u{{1b}}[31m0.42\n\
+             \n--- {work}/notes\n+++ {work}/notes\n@@ -0,0 +1,1 @@\n+new\n\\ No newline at end of file\n\
+             \n{work}/picture is not text, or too long to be compared\n"
+        )
+    );
+    let told = sandbox.json(["diff", "main~1", "main", "--text"]).remove(0);
+    assert_eq!(told["texts"][0]["lines"][2], "+1,\u{1b}[31m0.42");
+    assert_eq!(told["texts"][2]["lines"], Value::Null);
+    assert_eq!(sandbox.json(["diff", "main~1", "main"])[0].get("texts"), None);
+}
+
+#[test]
 fn gc_plans_first_and_deletes_then() {
     let sandbox = Sandbox::with_store();
     sandbox.write("work/kept", "kept");

@@ -14,7 +14,7 @@
 //! | `commits` | a snapshot becomes a commit on a thread |
 //! | `lookup` | commits are found, loaded and listed |
 //! | `timeline`, `variables` | a commit as it is shown, and what went with it: its document, the names of variables |
-//! | `diff` | what lies between two of them |
+//! | `diff`, `texts` | what lies between two of them, also line by line |
 //! | `images` | one of them as CRIU's images, for other uses |
 //! | `names` | threads and tags |
 //! | `forget`, `gc` | commits leave history, and what only they led to is freed |
@@ -43,6 +43,7 @@ mod seal;
 mod source;
 #[cfg(test)]
 mod testing;
+mod texts;
 mod timeline;
 mod variables;
 
@@ -55,5 +56,6 @@ pub use key::StoreKey;
 pub use known::Using;
 pub use own_store::{OwnStore, UserStore};
 pub use seal::Sealer;
+pub use texts::ChangedText;
 pub use timeline::{NOTEBOOK_LIMIT, Names};
 pub use variables::variables_section;

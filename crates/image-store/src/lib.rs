@@ -40,7 +40,7 @@ mod skeleton_tests;
 mod tests;
 mod tied;
 
-pub use compare::{Change, Changes, FileChange, MemoryChange, ProcessChange, compare};
+pub use compare::{Change, Changes, FileChange, MemoryChange, ProcessChange, changed_files, compare};
 pub use device::{DevicePart, Stored, Storing};
 pub use device_back::lay_out_device_memory;
 pub use error::{ImageError, Result};

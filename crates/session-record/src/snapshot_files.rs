@@ -3,15 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use api::{CopiedFile, CopyOutOutcome, CopyOutRequest, FileNote, FileText, SnapshotFiles, Uncaptured};
-use cas_core::progress::Silent;
-use history::{HistoryError, UserStore};
+use history::UserStore;
 use sandbox::User;
 use workspace::{CopiedOut, CopyOut, Listing};
 
 use crate::{RecordError, Result};
-
-/// Longer ones are not shown.
-const LONGEST_TEXT: u64 = 1 << 20;
 
 /// The files whose contents a snapshot has: how many, and the first `limit` of them.
 pub fn snapshot_files(store: &UserStore, which: &str, limit: usize) -> Result<SnapshotFiles> {
@@ -34,13 +30,7 @@ pub fn file_text(store: &UserStore, which: &str, path: &Path) -> Result<FileText
     let content = workspace::content_at(store.store(), &snapshot, path)?.ok_or_else(|| {
         RecordError::BadRequest { detail: format!("the snapshot has no file `{}`", path.display()) }
     })?;
-    let mut bytes = Vec::new();
-    if content.len <= LONGEST_TEXT {
-        store.store().read_blob(&content.into(), &mut bytes, &Silent).map_err(HistoryError::from)?;
-    }
-    let is_text = bytes.len() as u64 == content.len && !bytes.contains(&0);
-    let text = if is_text { String::from_utf8(bytes).ok() } else { None };
-    Ok(FileText { path: path.into(), bytes: content.len, text })
+    Ok(FileText { path: path.into(), bytes: content.len, text: store.text(&content)? })
 }
 
 /// Copies files of a snapshot with a user's rights.

@@ -93,6 +93,7 @@ pub(crate) struct CatArgs {
     long_about = format!("Show what changed between two snapshots: processes, memory by mapping, and files.\n\n{REVISIONS}"),
     after_help = "Example:
   infinijup diff analysis~1 analysis
+  infinijup diff analysis~1 analysis --text
   infinijup diff main~1 main --store /data/.infinijup --json"
 )]
 pub(crate) struct DiffArgs {
@@ -102,6 +103,9 @@ pub(crate) struct DiffArgs {
     /// The second snapshot
     #[arg(value_name = "B", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) b: String,
+    /// Show which lines of the files changed
+    #[arg(long)]
+    pub(crate) text: bool,
 }
 
 /// Give a snapshot a name that stays, or list such names.

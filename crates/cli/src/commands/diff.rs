@@ -2,24 +2,74 @@
 
 use anyhow::Result;
 use api::{Change, Diff, FileDiff, MappingDiff, ProcessDiff, Variable, VariableDiff};
-use history::UserStore;
+use history::{ChangedText, UserStore};
+use serde::Serialize;
 
 use super::online::{Message, show};
 use super::target;
 use crate::args::DiffArgs;
 use crate::context::Context;
 use crate::output::Style;
-use crate::{format, objects, revision};
+use crate::{format, lines, objects, revision};
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    diff: &'a Diff,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    texts: Option<Vec<FileLines>>,
+}
+
+/// The lines of a file that changed.
+#[derive(Serialize)]
+struct FileLines {
+    path: api::Text,
+    /// As `diff -u` shows them; null of what is no text.
+    lines: Option<Vec<String>>,
+}
 
 pub(crate) fn run(context: &Context, args: &DiffArgs) -> Result<()> {
     let store = target::open(context)?;
     let (a, b) = (revision::resolve(&store, Some(&args.a))?, revision::resolve(&store, Some(&args.b))?);
-    let diff = UserStore::over(store).diff(&a, &b).map_err(objects::of_history)?;
-    let lines = lines(context.printer.style(), &diff);
-    Ok(context.printer.data(&Message { message_type: "diff", content: &diff }, &lines)?)
+    let store = UserStore::over(store);
+    let diff = store.diff(&a, &b).map_err(objects::of_history)?;
+    let texts =
+        if args.text { Some(store.changed_texts(&a, &b).map_err(objects::of_history)?) } else { None };
+    let texts: Option<Vec<FileLines>> = texts.map(|texts| texts.into_iter().map(compared).collect());
+    let style = context.printer.style();
+    let mut lines = summary(style, &diff);
+    lines.extend(texts.iter().flatten().flat_map(|file| of_file(style, file)));
+    let content = &Told { diff: &diff, texts };
+    Ok(context.printer.data(&Message { message_type: "diff", content }, &lines)?)
 }
 
-fn lines(style: Style, diff: &Diff) -> Vec<String> {
+fn compared(file: ChangedText) -> FileLines {
+    let lines = file.texts.map(|(before, after)| lines::unified(&before, &after));
+    FileLines { path: file.path.into(), lines }
+}
+
+fn of_file(style: Style, file: &FileLines) -> Vec<String> {
+    let name = show::text(&file.path);
+    let Some(lines) = &file.lines else {
+        return vec![String::new(), format!("{name} is not text, or too long to be compared")];
+    };
+    if lines.is_empty() {
+        return vec![String::new(), format!("{name}: no line changed")];
+    }
+    // A tab moves nothing but what follows it.
+    let plain = |line: &str| line.split('\t').map(format::safe).collect::<Vec<_>>().join("\t");
+    let painted = lines.iter().map(|line| match line.chars().next() {
+        Some('-') => style.bad(&plain(line)),
+        Some('+') => style.name(&plain(line)),
+        Some('@') => style.faint(&plain(line)),
+        _ => plain(line),
+    });
+    let head = [String::new(), style.bold(&format!("--- {name}")), style.bold(&format!("+++ {name}"))];
+    head.into_iter().chain(painted).collect()
+}
+
+fn summary(style: Style, diff: &Diff) -> Vec<String> {
     let mut lines = vec![format!("from {} to {}", show::short(&diff.a), show::short(&diff.b))];
     let mut section = |title: &str, rows: Vec<Vec<String>>, right: &[bool]| {
         if !rows.is_empty() {

@@ -191,7 +191,8 @@ impl Ran {
 }
 
 /// Fields that the documentation says are not always there.
-const OPTIONAL: &[(&str, &[&str])] = &[("commit", &["lane", "edges"]), ("snapshot", &["here"])];
+const OPTIONAL: &[(&str, &[&str])] =
+    &[("commit", &["lane", "edges"]), ("snapshot", &["here"]), ("diff", &["texts"])];
 
 /// The top-level fields of a line must be those of the example in `docs/scripting.md`.
 #[track_caller]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cas_core::{ObjectId, Store};
 use manifest::snapshot::{OutsideSection, WorkspaceSection};
 use manifest::stored::FromStore;
-use manifest::{Entry, ManifestObject, Node, Snapshot, Tree};
+use manifest::{BlobRef, Entry, ManifestObject, Node, Snapshot, Tree};
 
 use super::{Change, FileChange};
 use crate::error::Result;
@@ -28,7 +28,7 @@ pub(super) fn changes(store: &Store, before: &Snapshot, after: &Snapshot) -> Res
         Ok(snapshot.get::<OutsideSection>()?.and_then(|section| section.tree).map(|(id, _)| id))
     };
     walk.tree(Path::new("/"), outside(before)?, outside(after)?, 0)?;
-    walk.changes.sort();
+    walk.changes.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(walk.changes)
 }
 
@@ -92,7 +92,8 @@ impl Walk<'_> {
             (Some(old), Some(new)) if is_same(old, new) => return Ok(()),
             (Some(_), Some(_)) => Change::Changed,
         };
-        self.changes.push(FileChange { path, change, before: size(before), after: size(after) });
+        let stored = (content(before), content(after));
+        self.changes.push(FileChange { path, change, before: size(before), after: size(after), stored });
         Ok(())
     }
 }
@@ -102,6 +103,13 @@ fn is_same(old: &Entry, new: &Entry) -> bool {
     let captured = |entry: &Entry| !matches!(entry.node, Node::File { content: None, .. });
     let same_time = captured(old) || captured(new) || old.mtime == new.mtime;
     old.node == new.node && (old.mode, old.uid, old.gid) == (new.mode, new.uid, new.gid) && same_time
+}
+
+fn content(entry: Option<&Entry>) -> Option<BlobRef> {
+    match entry.map(|entry| &entry.node) {
+        Some(Node::File { content, .. }) => *content,
+        _ => None,
+    }
 }
 
 fn size(entry: Option<&Entry>) -> Option<u64> {

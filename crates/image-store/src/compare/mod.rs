@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use cas_core::Store;
 use cas_core::memory::MapRoot;
 use checkpoint_criu::images::FileKind;
-use manifest::Snapshot;
 use manifest::snapshot::MemorySection;
+use manifest::{BlobRef, Snapshot};
 
 use crate::error::Result;
 use crate::held::{begins_with, held_images};
@@ -72,7 +72,7 @@ pub struct MemoryChange {
 }
 
 /// A file that differs.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileChange {
     /// Where it is.
     pub path: PathBuf,
@@ -82,6 +82,13 @@ pub struct FileChange {
     pub before: Option<u64>,
     /// Its size in the second.
     pub after: Option<u64>,
+    /// What is stored of both; `None` if it is not there, or its content was not captured.
+    pub stored: (Option<BlobRef>, Option<BlobRef>),
+}
+
+/// The files that differ between two snapshots, sorted by path.
+pub fn changed_files(store: &Store, before: &Snapshot, after: &Snapshot) -> Result<Vec<FileChange>> {
+    files::changes(store, before, after)
 }
 
 /// Compares two snapshots, each given with the id of its commit.

@@ -1,5 +1,5 @@
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cas_core::progress::Silent;
@@ -175,9 +175,11 @@ fn files_are_told_by_path() {
     let a = snapshot("/w", &[("same", "1"), ("grown", "1"), ("gone", "12"), ("d/", "x"), ("turned/", "y")]);
     let b = snapshot("/v", &[("same", "1"), ("grown", "123"), ("new", ""), ("d/", "z"), ("turned", "yy")]);
     let found = compare(&store, ("a", &a), ("b", &b)).unwrap().files;
-    let change = |path: &str, change, before, after| FileChange { path: path.into(), change, before, after };
+    let change = |path: &str, change, before, after| (PathBuf::from(path), change, before, after);
+    let seen: Vec<_> =
+        found.into_iter().map(|file| (file.path, file.change, file.before, file.after)).collect();
     assert_eq!(
-        found,
+        seen,
         [
             change("/v/d/f", Change::Changed, Some(1), Some(1)),
             change("/v/gone", Change::Removed, Some(2), None),
