@@ -743,6 +743,11 @@ export type SessionPatch = {
   labels?: Record<string, string | null> | null;
   /** The document that goes with each snapshot, as an absolute path. */
   notebook?: Text | null;
+  /**
+   * A file with that document as a page shows it. It goes with snapshots in its place while it is the
+   * newer of both.
+   */
+  shown?: Text | null;
   /** What happens to it by itself, all of it anew. */
   policy?: SessionPolicy | null;
   /** What its next snapshot will be labelled. */

@@ -52,6 +52,10 @@ pub struct SessionPatch {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "said")]
     #[schema(value_type = Option<Text>)]
     pub notebook: Option<Option<Text>>,
+    /// A file with that document as a page shows it. It goes with snapshots in its place while it is the newer of both.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "said")]
+    #[schema(value_type = Option<Text>)]
+    pub shown: Option<Option<Text>>,
     /// What happens to it by itself, all of it anew.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "said")]
     #[schema(value_type = Option<SessionPolicy>)]

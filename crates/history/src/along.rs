@@ -102,6 +102,8 @@ pub fn uncaptured(item: &NotCaptured) -> Uncaptured {
 pub struct Document<'a> {
     /// Where its file is, if it has one.
     pub path: Option<&'a Path>,
+    /// Where it is as a page shows it, if that is known.
+    pub shown: Option<&'a Path>,
     /// Name of the kernelspec; empty for what is no kernel.
     pub kernel_name: &'a str,
 }
@@ -117,7 +119,7 @@ impl Document<'_> {
     ) -> Result<Option<Section>> {
         let content = match (&request.notebook, self.path) {
             (Some(text), _) => text.as_bytes().to_vec(),
-            (None, Some(path)) => match read_document(path) {
+            (None, Some(path)) => match read_document(self.newest(path)) {
                 Ok(Some(content)) => content,
                 Ok(None) => return Ok(None),
                 Err(error) => {
@@ -136,6 +138,12 @@ impl Document<'_> {
             cell: request.cell.as_ref().and_then(|cell| cell_note(cell).id),
         };
         Ok(Some(section.to_section()?))
+    }
+
+    /// The file to read: what a page shows, unless the document was saved since.
+    fn newest<'b>(&'b self, saved: &'b Path) -> &'b Path {
+        let changed = |path: &Path| path.metadata().and_then(|status| status.modified()).ok();
+        self.shown.filter(|shown| changed(shown) > changed(saved)).unwrap_or(saved)
     }
 }
 
@@ -187,6 +195,23 @@ mod tests {
         let large = dir.path().join("large");
         std::fs::File::create(&large).unwrap().set_len(NOTEBOOK_LIMIT as u64 + 1).unwrap();
         read_document(&large).unwrap_err();
+    }
+
+    #[test]
+    fn what_a_page_shows_counts_until_it_is_saved() {
+        let dir = tempfile::tempdir().unwrap();
+        let (saved, shown) = (dir.path().join("n.ipynb"), dir.path().join("shown.ipynb"));
+        let document = Document { path: Some(&saved), shown: Some(&shown), kernel_name: "" };
+        let write = |path: &Path, seconds: u64| {
+            let file = std::fs::File::create(path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+        };
+        write(&saved, 10);
+        assert_eq!(document.newest(&saved), saved, "nothing is shown yet");
+        write(&shown, 11);
+        assert_eq!(document.newest(&saved), shown);
+        write(&saved, 11);
+        assert_eq!(document.newest(&saved), saved, "it was saved since");
     }
 
     #[test]

@@ -98,10 +98,12 @@ pub(crate) fn process(pid: i32) -> Checked {
 /// Refuses what cannot be noted about a session.
 pub(crate) fn patch(patch: &SessionPatch) -> Checked {
     new_name(patch.name.as_deref())?;
-    match &patch.notebook {
-        Some(Some(notebook)) => absolute("notebook", notebook),
-        _ => Ok(()),
+    for (field, path) in [("notebook", &patch.notebook), ("shown", &patch.shown)] {
+        if let Some(Some(path)) = path {
+            absolute(field, path)?;
+        }
     }
+    Ok(())
 }
 
 /// Refuses a tag that could not be set.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use api::{SnapshotOutcome, SnapshotRequest};
 use cas_core::ObjectId;
 use checkpoint_criu::Leave;
-use history::along::{self, Document, cell_note, uncaptured};
+use history::along::{self, cell_note, uncaptured};
 use history::{NewCommit, UserStore, variables_section};
 use image_store::{Stored, Storing, ingest_images};
 use manifest::snapshot::HostSection;
@@ -204,11 +204,7 @@ impl Engine {
             let section = gpu.section.clone();
             sections.push(if is_beside { section.beside() } else { section }.to_section()?);
         }
-        let document = Document {
-            path: record.notes.notebook.as_deref(),
-            kernel_name: record.kernel.as_ref().map_or("", |kernel| kernel.spec.as_str()),
-        };
-        sections.extend(document.section(&why.request, &session, &mut warnings)?);
+        sections.extend(record.document().section(&why.request, &session, &mut warnings)?);
         if let Some(variables) = &why.variables {
             sections.push(variables_section(variables, &session)?);
         }

@@ -32,6 +32,8 @@ pub struct Notes {
     pub labels: BTreeMap<String, String>,
     /// The document that goes with each snapshot.
     pub notebook: Option<PathBuf>,
+    /// The same as a page shows it, for as long as that is newer.
+    pub shown: Option<PathBuf>,
     /// What happens to the session by itself.
     pub policy: SessionPolicy,
     /// The label of the next snapshot.
@@ -45,7 +47,7 @@ impl Notes {
         notebook: Option<PathBuf>,
         policy: SessionPolicy,
     ) -> Result<Self> {
-        let notes = Self { labels, notebook, policy, mark: None };
+        let notes = Self { labels, notebook, policy, ..Self::default() };
         notes.check()?;
         Ok(notes)
     }
@@ -65,6 +67,9 @@ impl Notes {
         }
         if let Some(notebook) = patch.notebook {
             self.notebook = notebook.map(Into::into);
+        }
+        if let Some(shown) = patch.shown {
+            self.shown = shown.map(Into::into);
         }
         if let Some(policy) = patch.policy {
             // None at all is as good as one with everything off.
@@ -95,10 +100,10 @@ impl Notes {
                 return wrong(format!("the label `{key}` has more than {VALUE} bytes"));
             }
         }
-        if let Some(notebook) = &self.notebook
-            && !(notebook.is_absolute() && notebook.to_str().is_some_and(|path| !path.contains('\0')))
-        {
-            return wrong(format!("`{}` is not an absolute path in UTF-8", notebook.display()));
+        for path in self.notebook.iter().chain(&self.shown) {
+            if !(path.is_absolute() && path.to_str().is_some_and(|path| !path.contains('\0'))) {
+                return wrong(format!("`{}` is not an absolute path in UTF-8", path.display()));
+            }
         }
         if self.mark.as_ref().is_some_and(|mark| mark.is_empty() || mark.len() > MARK) {
             return wrong(format!("a mark has 1 to {MARK} bytes"));
@@ -144,6 +149,7 @@ mod tests {
     fn a_branch_begins_without_labels_and_document() {
         let mut notes = with("a", "1").unwrap();
         notes.notebook = Some("/home/ada/a.ipynb".into());
+        notes.shown = Some("/home/ada/.local/share/a.ipynb".into());
         notes.policy.snapshot_every_s = Some(60);
         let branch = notes.for_branch();
         assert_eq!(branch, Notes { policy: notes.policy, ..Notes::default() });

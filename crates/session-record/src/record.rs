@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use api::{InterruptMode, Network, SessionState};
 use base::io_error;
 use cas_core::ObjectId;
+use history::along::Document;
 use jiff::Timestamp;
 use sandbox::User;
 use sandbox::bounded;
@@ -149,6 +150,15 @@ pub struct Record {
 }
 
 impl Record {
+    /// The document that goes with its snapshots.
+    pub fn document(&self) -> Document<'_> {
+        Document {
+            path: self.notes.notebook.as_deref(),
+            shown: self.notes.shown.as_deref(),
+            kernel_name: self.kernel.as_ref().map_or("", |kernel| kernel.spec.as_str()),
+        }
+    }
+
     /// The record of a branch at a snapshot: what it takes over, and what it has to get itself.
     pub fn branched(&self, id: SessionId, name: String, thread: String, commit: &ObjectId) -> Self {
         let commit = commit.to_string();

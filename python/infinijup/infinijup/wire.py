@@ -801,6 +801,8 @@ class SessionPatch(TypedDict, total=False):
     labels: dict[str, str | None] | None
     # The document that goes with each snapshot, as an absolute path.
     notebook: Text | None
+    # A file with that document as a page shows it. It goes with snapshots in its place while it is the newer of both.
+    shown: Text | None
     # What happens to it by itself, all of it anew.
     policy: SessionPolicy | None
     # What its next snapshot will be labelled.

@@ -65,6 +65,7 @@ class InfinijupExtension(ExtensionApp):
             os.environ[SOCKET_VARIABLE] = self.socket
         file = Path(self.policy_file or Path(jupyter_data_dir()) / "infinijup" / "policy.json")
         self.hub = Hub(Daemon(), server.kernel_manager, PolicyKeeper(file, self.log), self.log)
+        self.hub.drafts = file.parent / "shown"
         self.keeper = Keeper(self.hub, server.session_manager, server.contents_manager, server.root_dir, self.log)
         self.offers = Offers(self.hub, self.keeper)
         self.reader = Reader(self.hub, self.keeper, self.events, self.redis_url)

@@ -254,6 +254,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         kind, asked, now = header.get("msg_type", ""), parent.get("msg_id", ""), time.time()
         if channel == "iopub" and (cell := (request.cell if (request := self.ledger.open.get(asked)) else None)):
             self.desk.shown.heard(cell["id"], kind, parts[4])
+            self.desk.draft.wanted()
         if kind == "status":
             state = _json(parts[4]).get("execution_state")
             if state == "busy":

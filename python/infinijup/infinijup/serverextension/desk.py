@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from infinijup.serverextension.drafts import Draft
 from infinijup.serverextension.ledger import Ledger, Request
 from infinijup.serverextension.shown import Shown
 from infinijup.serverextension.snapshots import CellSnapshots
@@ -53,6 +54,7 @@ class Desk:
         self.cells = 0
         self.snapshot_at: int | None = None
         self.shown = Shown()
+        self.draft = Draft(hub, self)
         self.snapshots = CellSnapshots(hub, self)
 
     @property
@@ -97,6 +99,7 @@ class Desk:
 
     def snapshot_taken(self, commit: str, when: float) -> None:
         """Remembers what was under way while it was taken."""
+        self.snapshots.left_out_is(None)
         begin, end = self.freeze
         begin, end = min(begin, when), end if end is not None else when
         flight = Flight(begin, end)

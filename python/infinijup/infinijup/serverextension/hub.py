@@ -11,13 +11,16 @@ import logging
 import re
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from infinijup.daemon import Daemon, DaemonAway, DaemonError, from_wire, target
 from infinijup.serverextension import asleep, refusal
 from infinijup.serverextension.desk import Desk
+from infinijup.serverextension.drafts import sweep
 from infinijup.serverextension.news import News
 from infinijup.serverextension.policy import PolicyKeeper
+from infinijup.serverextension.shown import Runs, document
 from infinijup.serverextension.swaps import Swaps
 from infinijup.wire import CommitView, Event, SessionPatch, SessionView
 
@@ -41,6 +44,8 @@ class Hub:
         self.leaving: list[Callable[[SessionView], None]] = []
         self.views: dict[str, SessionView] = {}
         self.desks: dict[str, Desk] = {}
+        # Where notebooks are kept as pages show them; nowhere, if this is None.
+        self.drafts: Path | None = None
         self.swaps = Swaps(self)
         # Sessions of which a branch is being made here.
         self.branching: list[str] = []
@@ -73,6 +78,12 @@ class Hub:
         document = (self.views.get(self.session_id(kernel_id)) or {}).get("notebook")
         return None if document is None else from_wire(document)
 
+    async def document_shown(self, kernel_id: str, runs: Runs | None = None) -> str | None:
+        """The notebook of a kernel with what its cells show, now or then; None if its file says it all."""
+        path = self.document(kernel_id)
+        runs = self.desk(kernel_id).shown.now() if runs is None else runs
+        return None if path is None else await asyncio.to_thread(document, path, runs)
+
     def is_session(self, kernel_id: str) -> bool:
         """Whether a kernel is one of the daemon's."""
         return getattr(self.provisioner(kernel_id), "session_id", None) is not None
@@ -96,7 +107,8 @@ class Hub:
         labels, kernel = view.get("labels") or {}, self.kernel_of(view["id"])
         # What is done by itself keeps nobody from anything: the daemon lets whoever asks wait for its end.
         busy = None if self.is_automatic(kernel, view.get("operation")) else view.get("operation")
-        return {**view, "operation": busy, "kernel_id": kernel, "path": labels.get(PATH)}
+        left_out = self.desks[kernel].snapshots.left_out if kernel in self.desks else None
+        return {**view, "operation": busy, "kernel_id": kernel, "path": labels.get(PATH), "left_out": left_out}
 
     def is_automatic(self, kernel_id: str | None, kind: str | None) -> bool:
         """Whether what is under way is a snapshot that nobody asked for."""
@@ -197,6 +209,8 @@ class Hub:
         for view in views:
             self.keep(view)
         self.swaps.compare(views)
+        if self.drafts is not None:
+            sweep(self.drafts, set(self.views))
 
     def refresh(self, session: str) -> None:
         """One anew, soon. However often this is called, only one question is under way."""
@@ -229,7 +243,11 @@ class Hub:
             self.swaps.state_is(kernel, view["state"])
             self._apply_policy(view)
         if before is None or _worth_telling(before) != _worth_telling(view):
-            self.news.tell({"type": "session", "kernel_id": kernel, "session": self.shown(view)})
+            self.tell_session(view)
+
+    def tell_session(self, view: SessionView) -> None:
+        """How a session is, to the user interface."""
+        self.news.tell({"type": "session", "kernel_id": self.kernel_of(view["id"]), "session": self.shown(view)})
 
     def _apply_policy(self, view: SessionView) -> None:
         """Once for each kernel: who changes a session's policy by other means afterwards means it."""

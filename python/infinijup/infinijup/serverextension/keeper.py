@@ -171,8 +171,11 @@ class Keeper:
         """A snapshot, if the user wants one, so that the restart can be undone. It comes by itself after a crash, not through here."""
         if not self.hub.policy.server.before_restart or not self.hub.is_session(kernel_id) or self.hub.desk(kernel_id).asleep:
             return
+        request = {"reason": "before-restart"}
+        if document := await self.hub.document_shown(kernel_id):
+            request["notebook"] = document
         try:
-            await self.hub.post(target("sessions", self.hub.session_id(kernel_id), "snapshot"), {"reason": "before-restart"})
+            await self.hub.post(target("sessions", self.hub.session_id(kernel_id), "snapshot"), request)
         except DaemonError as error:
             self.hub.warn(kernel_id, error)
 

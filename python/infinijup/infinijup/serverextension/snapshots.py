@@ -12,8 +12,8 @@ Of cells that wait in a queue, as after *Run All*, only some have a snapshot: a 
 cells stay quick. One that ends while the last snapshot is still being stored has its own when that is done, if no other cell has
 begun by then.
 
-That a snapshot is left out (`skipped`) is told nowhere: the daemon expects too long a pause, or somebody else is at work. A failure is told
-once, and then it is not tried for a while.
+If a snapshot is left out (`skipped`) because the daemon expects too long a pause, the panel says so until there is one again; that somebody
+else was at work is told nowhere. A failure is told once, and then it is not tried for a while.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from infinijup.daemon import DaemonAway, DaemonError, target
-from infinijup.serverextension.shown import document
 
 if TYPE_CHECKING:
     from infinijup.serverextension.desk import Desk
@@ -50,6 +49,7 @@ class CellSnapshots:
         self._wanted: tuple[dict[str, Any], int] | None = None
         self._queue_not_before = self._not_before = 0.0
         self._warned = False
+        self.left_out: dict[str, Any] | None = None
 
     @property
     def is_taking(self) -> bool:
@@ -91,6 +91,14 @@ class CellSnapshots:
         """The process is another one."""
         self._wanted = None
         self._let_go()
+        self.left_out_is(None)
+
+    def left_out_is(self, left_out: dict[str, Any] | None) -> None:
+        """After which cell there is no snapshot, because the kernel would have stood still for too long; None if there is one again."""
+        if left_out != self.left_out:
+            self.left_out = left_out
+            if view := self.hub.views.get(self.hub.session_id(self.desk.kernel_id)):
+                self.hub.tell_session(view)
 
     # What is asked of the daemon.
 
@@ -115,13 +123,15 @@ class CellSnapshots:
             request |= {"within_ms": self.hub.policy.server.pause_ms, "variables": False}
         shown = self.desk.shown.now()
         try:
-            path = self.hub.document(self.desk.kernel_id)
-            if path is not None and (notebook := await asyncio.to_thread(document, path, shown)) is not None:
+            if notebook := await self.hub.document_shown(self.desk.kernel_id, shown):
                 request["notebook"] = notebook
             result = await self.hub.post(target("sessions", self.hub.session_id(self.desk.kernel_id), "snapshot"), request)
             if result.get("type") != "skipped":
                 self.desk.snapshot_at, self._warned = at, False
                 self.desk.shown.taken(result["commit"], shown)
+                self.left_out_is(None)
+            elif result.get("why") == "too_long":
+                self.left_out_is({"number": cell.get("number"), "pause_ms": request.get("within_ms")})
         except DaemonAway:
             pass
         except DaemonError as error:

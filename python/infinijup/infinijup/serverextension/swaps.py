@@ -54,6 +54,8 @@ class Swaps:
     async def operate(self, kernel_id: str, kind: str, body: dict[str, Any]) -> Any:
         """Has the daemon do it, with all pages of the kernel held, and returns when they work again."""
         session = self.hub.session_id(kernel_id)
+        if kind == "suspend" and "notebook" not in body and (document := await self.hub.document_shown(kernel_id)):
+            body = {**body, "notebook": document}
         reason, window = f"here:{next(self._numbers)}", Window(time.time())
         windows = self._windows.setdefault(session, [])
         windows[:] = [*windows[-7:], window]
@@ -216,6 +218,7 @@ class Swaps:
         desk.snapshots.forget()
         if kind == "rollback":
             desk.shown.gone_back(commit)
+            desk.draft.outdated()
         desk.era += 1
         flight = desk.flight(commit)
         open_now = {request.id: request for ledger in desk.ledgers.values() for request in ledger.open.values()}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from infinijup.daemon import target
+from infinijup.daemon import from_wire, target
 from infinijup.serverextension import refusal
 from infinijup.serverextension.branches import branch
 from infinijup.serverextension.handlers.base import Handler, answers, as_text, changes, given
@@ -74,7 +74,10 @@ class RestoreHandler(Handler):
         request = given(body, "to", "force", "files")
         if body.get("notebook") is not None:
             request["notebook"] = as_text(body["notebook"])
-        return await self.hub.swaps.operate(body["kernel_id"], "rollback", request)
+        outcome = await self.hub.swaps.operate(body["kernel_id"], "rollback", request)
+        # The notebook was saved by this server, for the page that asks.
+        ours = self.hub.document(body["kernel_id"])
+        return {**outcome, "spared": [path for path in outcome.get("spared") or [] if from_wire(path) != ours]}
 
 
 class BranchHandler(Handler):
