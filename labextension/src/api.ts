@@ -146,8 +146,12 @@ export class Api {
     return this._send('POST', 'resume', { kernel_id: kernelId });
   }
 
-  tag(commit: string, name: string): Promise<Wire.CommitView> {
-    return this._send('POST', 'tag', { commit, name });
+  tag(commit: string, name: string, move = false): Promise<Wire.CommitView> {
+    return this._send('POST', 'tag', {
+      commit,
+      name,
+      ...(move ? { move } : {})
+    });
   }
 
   async untag(name: string): Promise<void> {

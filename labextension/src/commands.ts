@@ -226,19 +226,19 @@ export function addCommands(
     },
     {
       id: CommandIDs.tag,
-      label: trans.__('Tag a Snapshot…'),
-      short: trans.__('Tag…'),
-      caption: trans.__('Give a snapshot a name that leads to it'),
+      label: trans.__('Name a Snapshot…'),
+      short: trans.__('Name…'),
+      caption: trans.__('Give a snapshot a name; it is kept then'),
       args: {
         ...commit,
-        name: { type: 'string', description: trans.__('The tag') }
+        name: { type: 'string', description: trans.__('The name') }
       },
       when: hasHistory,
       run: async (target, args) => {
         const to = await chosen(
           target,
           args.commit,
-          trans.__('Tag a snapshot')
+          trans.__('Name a snapshot')
         );
         return to && tag(deps, to.id, text(args.name));
       }
@@ -353,9 +353,9 @@ function addOthers(deps: IDeps): void {
     }
   });
   app.commands.addCommand(CommandIDs.untag, {
-    label: trans.__('Remove a Tag'),
-    caption: trans.__('Take a tag away; the snapshot stays'),
-    describedBy: one('name', trans.__('The tag')),
+    label: trans.__('Remove a Name'),
+    caption: trans.__('Take a name away; the snapshot stays'),
+    describedBy: one('name', trans.__('The name')),
     execute: args => untag(deps, String(args.name))
   });
   app.commands.addCommand(CommandIDs.copyId, {

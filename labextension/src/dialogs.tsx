@@ -374,7 +374,8 @@ class TextBody extends Body implements Dialog.IBodyWidget<string> {
     name: string,
     private readonly _label: string,
     private readonly _hint: string,
-    private readonly _rule: ITextRule | null
+    private readonly _rule: ITextRule | null,
+    private _value: string
   ) {
     super(name);
   }
@@ -391,7 +392,7 @@ class TextBody extends Body implements Dialog.IBodyWidget<string> {
           type="text"
           className="jp-mod-styled"
           maxLength={200}
-          defaultValue=""
+          defaultValue={this._value}
           onChange={event => {
             this._value = event.target.value;
             this.update();
@@ -408,8 +409,6 @@ class TextBody extends Body implements Dialog.IBodyWidget<string> {
     const text = this.getValue();
     return text !== '' && this._rule !== null && !this._rule.holds(text);
   }
-
-  private _value = '';
 }
 
 /** Asks for a line of text; `null` if none was given. */
@@ -420,11 +419,12 @@ export async function askText(
   label: string,
   accept: string,
   hint = '',
-  rule: ITextRule | null = null
+  rule: ITextRule | null = null,
+  value = ''
 ): Promise<string | null> {
   const result = await showDialog<string>({
     title,
-    body: new TextBody(name, label, hint, rule),
+    body: new TextBody(name, label, hint, rule, value),
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),
       Dialog.okButton({ label: accept })
@@ -432,6 +432,22 @@ export async function askText(
     focusNodeSelector: 'input[type=text]'
   });
   return result.button.accept ? result.value || null : null;
+}
+
+/** Asks whether a name goes from the snapshot that has it to another. */
+export async function askMove(
+  trans: TranslationBundle,
+  name: string
+): Promise<boolean> {
+  const result = await showDialog({
+    title: trans.__('“%1” is the name of another snapshot', name),
+    body: trans.__('It can be given to this one instead. The other stays.'),
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.okButton({ label: trans.__('Move the Name Here') })
+    ]
+  });
+  return result.button.accept;
 }
 
 class MessageBody extends Body {

@@ -5,9 +5,9 @@ import type { CommitView } from './wire';
 /** Longer pieces of a name make a sentence hard to read. */
 const LONGEST = 40;
 
-/** What a snapshot is called: its label, a tag, or when it was taken and after which cell, `12:17 · scores = …`. */
+/** What a snapshot is called: the name it was given, its label, or when it was taken and after which cell, `12:17 · scores = …`. */
 export function nameOf(commit: CommitView, now = new Date()): string {
-  const given = commit.label || commit.tags[0];
+  const given = commit.tags[0] || commit.label;
   if (given) {
     return firstLine(given, LONGEST);
   }

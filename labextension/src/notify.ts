@@ -3,7 +3,7 @@
  *
  * An operation has one notification from its beginning to its end. The daemon's job events move it; the answer of the
  * request ends it. JupyterLab shows 140 characters of a message, so what is shown are whole sentences that fit, and the
- * rest is one click away. What is no longer so is withdrawn: an error once the same kernel can be worked with again or
+ * rest is one click away. There is one of a kind at a time. What is no longer so is withdrawn: an error once the same kernel can be worked with again or
  * the service is back, an offer once somebody has taken it.
  */
 import { Clipboard, Notification } from '@jupyterlab/apputils';
@@ -47,6 +47,21 @@ export interface IOperation<T> {
   handled?: (error: ApiError) => boolean;
 }
 
+/** What ended last of each kind: the next one takes its place, so that they do not pile up over the page. */
+const endedOf = new Map<string, string>();
+
+function standAlone(kind: string, id: string | null): void {
+  const before = endedOf.get(kind);
+  if (before && before !== id) {
+    Notification.dismiss(before);
+  }
+  if (id) {
+    endedOf.set(kind, id);
+  } else {
+    endedOf.delete(kind);
+  }
+}
+
 /** Errors that are on the screen, by the kernel that they are about. */
 const errorsOf = new Map<string, string[]>();
 
@@ -60,6 +75,7 @@ export async function follow<T>(
   operation: IOperation<T>
 ): Promise<T | null> {
   const { kernelId, begin } = operation;
+  standAlone(operation.kinds[0], null);
   const id = Notification.emit(trans.__('%1 …', begin), 'in-progress', {
     autoClose: false
   });
@@ -100,6 +116,7 @@ export async function follow<T>(
         ...(end.actions ?? [])
       ]
     });
+    standAlone(operation.kinds[0], id);
     errorsOf.get(kernelId)?.forEach(error => Notification.dismiss(error));
     errorsOf.delete(kernelId);
     if (end.while) {
@@ -191,6 +208,7 @@ export function showError(
     autoClose: false,
     actions
   });
+  standAlone(`error ${whole}`, id);
   if (['daemon-away', 'server-away'].includes(error.code)) {
     unanswered.add(id);
   }

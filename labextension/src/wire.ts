@@ -25,8 +25,14 @@ export type ServerPolicy = {
   cull: 'suspend' | 'shutdown';
 };
 
+/** A snapshot after a cell that was not taken: the kernel would have stood still for too long. */
+export type LeftOut = { number?: number | null; pause_ms?: number | null };
+
+/** A session as the server tells of it. */
+export type SessionView = Daemon.SessionView & { left_out?: LeftOut | null };
+
 /** A session as the list of all sessions has it. */
-export type ListedSession = Daemon.SessionView & {
+export type ListedSession = SessionView & {
   kernel_id: string | null;
   path: string | null;
 };
@@ -41,7 +47,7 @@ export type ThreadView = Daemon.ThreadView & {
 /** The answer of `GET kernels/{id}`. */
 export type KernelAnswer = {
   kernel_id: string;
-  session: Daemon.SessionView | null;
+  session: SessionView | null;
   /** Why this kernel has no history. */
   why_not: string | null;
   path: string | null;
@@ -49,7 +55,7 @@ export type KernelAnswer = {
 
 /** The answer of `GET history`. */
 export type HistoryAnswer = {
-  session: Daemon.SessionView | null;
+  session: SessionView | null;
   kernel_id: string | null;
   /** Newest first. */
   commits: Daemon.CommitView[];
@@ -147,7 +153,7 @@ export type StreamEvent =
       type: 'session';
       kernel_id: string | null;
       /** `null` if it was removed. */
-      session: Daemon.SessionView | null;
+      session: SessionView | null;
       id?: string;
     }
   | { type: 'job'; kernel_id: string | null; job: JobNews }

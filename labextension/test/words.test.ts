@@ -6,7 +6,7 @@ import { policyOf } from '../src/policy';
 import { asSentence, fitting } from '../src/words';
 
 describe('words for people', () => {
-  it('names a snapshot by its label, a tag, or its time and its cell', () => {
+  it('names a snapshot by the name it was given, its label, or its time and its cell', () => {
     const commit = {
       id: '3f2a99887766',
       parents: [],
@@ -17,9 +17,9 @@ describe('words for people', () => {
       message: '',
       bytes: 0
     };
-    assert.equal(nameOf({ ...commit, label: '<b>bold</b>' }), '<b>bold</b>');
-    assert.equal(nameOf(commit), 'good');
+    assert.equal(nameOf({ ...commit, label: 'first epoch' }), 'good');
     const plain = { ...commit, tags: [] };
+    assert.equal(nameOf({ ...plain, label: '<b>bold</b>' }), '<b>bold</b>');
     const then = new Date(2026, 10, 9, 18, 0);
     const cell = { source: '# best of\nscores = fit(x)' };
     assert.match(

@@ -1,6 +1,6 @@
 /** Taking snapshots, naming them, deleting them. */
 import type { Notification } from '@jupyterlab/apputils';
-import { askDelete, askText } from '../dialogs';
+import { askDelete, askMove, askText } from '../dialogs';
 import { contentOf, saveIfDirty } from '../document';
 import { nameOf } from '../format';
 import { duration, size } from '../history/format';
@@ -88,8 +88,8 @@ function afterwards(
     void app.commands.execute(command, { kernel_id: kernelId, commit });
   return [
     {
-      label: trans.__('Tag…'),
-      caption: trans.__('Give this snapshot a name that leads to it'),
+      label: trans.__('Name…'),
+      caption: trans.__('Give this snapshot a name; it is kept then'),
       displayType: 'link',
       callback: () => run(CommandIDs.tag)
     },
@@ -118,35 +118,61 @@ export async function snapshotLabelled(
   return label ? snapshot(deps, target, { label }) : null;
 }
 
-/** Gives a snapshot a tag. */
+/** What the daemon says of a name that another snapshot has. */
+const TAKEN = 'IJ-S030';
+
+/**
+ * Gives a snapshot a name, in place of the one that it goes by. A name is a tag: it leads to one snapshot of the whole store.
+ */
 export async function tag(
   { model, trans }: IDeps,
   commit: string,
   given?: string
 ): Promise<void> {
   const known = model.commit(commit);
+  const before = given === undefined ? (known?.tags[0] ?? '') : '';
   const name =
     given ??
     (await askText(
       trans,
       'tag',
       known
-        ? trans.__('Tag “%1”', nameOf(known))
-        : trans.__('Tag this snapshot'),
-      trans.__('Tag'),
-      trans.__('Tag'),
-      trans.__('Tagged snapshots are kept until you delete them.'),
+        ? trans.__('Name “%1”', nameOf(known))
+        : trans.__('Name this snapshot'),
+      trans.__('Name'),
+      trans.__('Name'),
+      trans.__('Snapshots with a name are kept until you delete them.'),
       {
         holds: isTagName,
         words: trans.__(
-          'This cannot be a tag. It may not begin with - or a dot, nor have two dots or one of ~ ^ : ? * [ \\ in it.'
+          'This cannot be a name. It may not begin with - or a dot, nor have two dots or one of ~ ^ : ? * [ \\ in it.'
         )
-      }
+      },
+      before
     ));
-  if (name) {
-    await model.api
-      .tag(commit, name)
-      .catch(error => showError(trans, asApiError(error)));
+  if (!name || name === before) {
+    return;
+  }
+  try {
+    const isGiven = await model.api.tag(commit, name).then(
+      () => true,
+      async thrown => {
+        const error = asApiError(thrown);
+        if (error.code !== TAKEN) {
+          throw error;
+        }
+        const moved = await askMove(trans, name);
+        if (moved) {
+          await model.api.tag(commit, name, true);
+        }
+        return moved;
+      }
+    );
+    if (isGiven && before) {
+      await model.api.untag(before);
+    }
+  } catch (error) {
+    showError(trans, asApiError(error));
   }
 }
 

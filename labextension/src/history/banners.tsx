@@ -3,7 +3,7 @@
  */
 import React from 'react';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { JobNews } from '../wire';
+import type { JobNews, LeftOut } from '../wire';
 import type { IActions } from './actions';
 import { Icon } from './icons';
 import { Course } from './progress';
@@ -109,8 +109,37 @@ export function Banners(props: {
         </div>
       ) : null;
     default:
-      return null;
+      return state.session?.left_out ? (
+        <div
+          className="jp-InfinijupHistory-banner"
+          role="status"
+          data-infinijup-left-out
+        >
+          <Icon name="warning" />
+          <span>{leftOutText(state.session.left_out, trans)}</span>
+        </div>
+      ) : null;
   }
+}
+
+/** Why there is no snapshot after a cell. */
+function leftOutText(
+  { number, pause_ms }: LeftOut,
+  trans: TranslationBundle
+): string {
+  const limit = trans.__('%1 ms', pause_ms ?? 100);
+  const first =
+    typeof number === 'number'
+      ? trans.__(
+          'No snapshot was taken after [%1]: the kernel would stand still for longer than %2.',
+          number,
+          limit
+        )
+      : trans.__(
+          'No snapshot was taken after the last cell: the kernel would stand still for longer than %1.',
+          limit
+        );
+  return `${first} ${trans.__('Take one yourself, or allow more in the settings under Kernel history.')}`;
 }
 
 /** The servers that this kernel runs, each with a way to it. */

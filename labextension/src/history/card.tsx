@@ -2,7 +2,7 @@
  * One snapshot in the list: a card of two lines of fixed height, and the details below it when it is open.
  *
  * The first line is what the snapshot is called, mostly the code of its cell; the icon says why it was taken. The second
- * has when, what kernels stand there, tags, and the code where the first line has a label instead.
+ * has when, what kernels stand there, further names, and the code where the first line has a name instead.
  */
 import React from 'react';
 import type { CommitView } from '../wire';
@@ -13,7 +13,7 @@ import { Icon } from './icons';
 import type { IScene } from './scene';
 import { cellText, reasonText, threadTitle, titleOf } from './sentences';
 
-/** Whose newest snapshot this is, whether that kernel sleeps, and tags. */
+/** Whose newest snapshot this is, whether that kernel sleeps, and further names. */
 function Chips(props: {
   commit: CommitView;
   scene: IScene;
@@ -43,12 +43,13 @@ function Chips(props: {
       </span>
     );
   }
-  for (const tag of commit.tags) {
+  // The first is the card's title.
+  for (const tag of commit.tags.slice(1)) {
     chips.push(
       <span
         key={`tag ${tag}`}
         className="jp-InfinijupHistory-chip jp-mod-tag"
-        title={trans.__('Tag %1', tag)}
+        title={trans.__('Also called %1', tag)}
       >
         {tag}
       </span>

@@ -77,8 +77,8 @@ export function choicesFor(
     {
       action: 'tag',
       icon: 'tag',
-      label: trans.__('Tag'),
-      title: trans.__('Give this snapshot a name that keeps it'),
+      label: trans.__('Name…'),
+      title: trans.__('Give this snapshot a name; it is kept then'),
       enabled: actions.can('tag', { commit: id }),
       args: { commit: id },
       button: false
@@ -231,7 +231,7 @@ export function Details(props: {
       {commit.tags.length > 0 && (
         <ul
           className="jp-InfinijupHistory-tags"
-          aria-label={trans.__('Tags of this snapshot')}
+          aria-label={trans.__('Names of this snapshot')}
         >
           {commit.tags.map(name => (
             <li key={name} className="jp-InfinijupHistory-chip jp-mod-tag">
@@ -239,8 +239,8 @@ export function Details(props: {
               <button
                 type="button"
                 data-infinijup-action="untag"
-                title={trans.__('Remove the tag %1', name)}
-                aria-label={trans.__('Remove the tag %1', name)}
+                title={trans.__('Remove the name %1', name)}
+                aria-label={trans.__('Remove the name %1', name)}
                 onClick={() => actions.run('untag', { name })}
               >
                 <Icon name="close" />

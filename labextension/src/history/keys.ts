@@ -6,7 +6,8 @@ import { rowAt } from './windowing';
 
 /** What a key asks for. */
 export type Wish =
-  { move: number } | { do: 'toggle' | 'open' | 'close' | 'pair' | 'delete' };
+  | { move: number }
+  | { do: 'toggle' | 'open' | 'close' | 'pair' | 'delete' | 'name' };
 
 /** The next row in a direction that can have the focus; the same if there is none. */
 export function step(
@@ -67,6 +68,8 @@ export function readKey(
       return { do: 'close' };
     case 'Delete':
       return row?.kind === 'commit' ? { do: 'delete' } : null;
+    case 'F2':
+      return row?.kind === 'commit' ? { do: 'name' } : null;
     default:
       return null;
   }

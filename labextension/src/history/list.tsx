@@ -214,6 +214,14 @@ export function HistoryList(props: IListProps): JSX.Element {
           }
         }
         break;
+      case 'name':
+        if (row.kind === 'commit') {
+          const args = { commit: row.commit.id };
+          if (scene.actions.can('tag', args)) {
+            scene.actions.run('tag', args);
+          }
+        }
+        break;
     }
   };
 

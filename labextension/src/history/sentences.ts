@@ -59,8 +59,9 @@ export function titleOf(
   bearings: IBearings,
   trans: TranslationBundle
 ): ITitle {
-  if (commit.label) {
-    return { text: firstLine(commit.label), code: false };
+  const given = commit.tags[0] || commit.label;
+  if (given) {
+    return { text: firstLine(given), code: false };
   }
   const target = backTo(commit);
   if (target) {
@@ -117,8 +118,8 @@ export function cardSentence(
   if (cell) {
     parts.push(trans.__('cell %1', cell));
   }
-  if (commit.tags.length) {
-    parts.push(trans.__('tagged %1', commit.tags.join(', ')));
+  if (commit.tags.length > 1) {
+    parts.push(trans.__('also called %1', commit.tags.slice(1).join(', ')));
   }
   if (bearings.thread !== null && commit.thread !== bearings.thread) {
     const thread = bearings.threads.get(commit.thread);
@@ -150,6 +151,10 @@ export function facts(
   const rows: [string, string | null][] = [
     [trans.__('Taken'), fullTime(new Date(commit.time), locale)],
     [trans.__('Why'), reasonText(commit.reason, trans)],
+    [
+      trans.__('Label'),
+      commit.tags.length && commit.label ? commit.label : null
+    ],
     [trans.__('Message'), commit.message || null],
     [trans.__('Cell'), typeof number === 'number' ? `[${number}]` : null],
     [

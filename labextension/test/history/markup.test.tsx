@@ -286,7 +286,7 @@ describe('sentences', () => {
   it('name a rollback by where it went', () => {
     const title = (of: CommitView, where: typeof bearings) =>
       titleOf(of, where, trans).text;
-    assert.equal(title(commits[0], bearings), 'Back to Epoch 3');
+    assert.equal(title(commits[0], bearings), 'Back to best');
     const cell = { number: 1, source: 'x = 1' };
     const plain = takeBearings(
       [commits[0], commit('a', [], { cell })],
@@ -301,7 +301,7 @@ describe('sentences', () => {
   it('read a card out', () => {
     assert.equal(
       say(2),
-      'Epoch 3, 5 minutes ago; Taken by hand; cell [5] train(model); tagged best.'
+      'best, 5 minutes ago; Taken by hand; cell [5] train(model).'
     );
     assert.match(say(0), /current snapshot of this kernel/);
     assert.equal(
