@@ -108,6 +108,53 @@ def test_a_snapshot_comes_back_on_another_machine(make_daemon, make_user, proxy)
     session.remove()
 
 
+def test_an_encrypted_store_is_cloned_with_its_passphrase(tmp_path, proxy):
+    here = Folder(tmp_path / "here")
+    (tmp_path / "right").write_text("correct horse battery staple\n")
+    (tmp_path / "wrong").write_text("correct horse battery stable\n")
+    for name in ("key", "another"):
+        (tmp_path / name).write_bytes(os.urandom(32))
+    right, key = ("--passphrase-file", tmp_path / "right"), ("--key-file", tmp_path / "key")
+    here.run("store", "init", *right, *key)
+    here.words += right
+    here.commit("secret", 3 * MIB)
+    address = proxy.address("sealed")
+    here.run("remote", "add", "origin", address)
+    here.run("push")
+
+    there = Folder(tmp_path / "there")
+    for words, code in [
+        ((), "IJ-R014"),
+        (("--passphrase-file", tmp_path / "wrong"), "IJ-R013"),
+        (("--key-file", tmp_path / "another"), "IJ-R013"),
+    ]:
+        ended, said = there.run("clone", address, *words, check=False)
+        assert ended == 12 and code in said, said
+        assert not (there.directory / "store").exists(), "nothing is made before the key has opened"
+    there.run("clone", address, *key)
+    there.words += right
+    assert there.commits() == here.commits()
+    there.run("store", "verify", "--bytes")
+    # It is as good as the first one: what is made there comes back.
+    there.commit("answer", MIB)
+    there.run("push")
+    here.run("pull")
+    assert len(here.commits()) == 2
+
+    here.run("store", "rotate-keys", "--new-key-file", tmp_path / "key")
+    here.words[-2:] = key
+    here.run("push")
+    late = Folder(tmp_path / "late")
+    assert "IJ-R013" in late.run("clone", address, *right, check=False)[1]
+    late.run("clone", address, *key)
+    # Who gives a key does not want what anybody could have put there.
+    plain = Folder(tmp_path / "plain")
+    plain.run("store", "init")
+    plain.run("remote", "add", "origin", proxy.address("not-sealed"))
+    ended, said = Folder(tmp_path / "misled").run("clone", proxy.address("not-sealed"), *key, check=False)
+    assert ended == 1 and "IJ-R015" in said
+
+
 def test_a_push_that_is_killed_is_continued(tmp_path, proxy):
     here = Folder(tmp_path / "here")
     here.run("store", "init")

@@ -3,7 +3,7 @@
 //! What may be set, and what it means, is the daemon's business. Others read one thing: where the key of an encrypted store is.
 
 use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,14 @@ pub enum SettingsError {
         /// Why not.
         source: io::Error,
     },
+    /// The operating system refused to have something added.
+    #[error("cannot write `{}`", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// It is there and makes no sense.
     #[error("`{}`: {why}", path.display())]
     Malformed {
@@ -38,6 +46,34 @@ pub enum SettingsError {
 /// The key of the store that it names, if it names one.
 pub fn key_file(path: &Path) -> Result<Option<PathBuf>, SettingsError> {
     Ok(table(path)?.get("key_file").and_then(Value::as_str).map(PathBuf::from))
+}
+
+/// Adds the key of the store to it, unless one is named there.
+pub fn name_key_file(path: &Path, key: &Path) -> Result<(), SettingsError> {
+    if key_file(path)?.is_some() {
+        return Ok(());
+    }
+    let before = match read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read.map_err(|source| SettingsError::Io { path: path.to_owned(), source })?,
+    };
+    let break_before = if before.last().is_some_and(|last| *last != b'\n') { "\n" } else { "" };
+    // A text of JSON is a text of TOML.
+    let key = serde_json::Value::from(key.to_string_lossy());
+    let line = format!(
+        "{break_before}# Without this file nothing opens the store: keep a copy elsewhere.\nkey_file = {key}\n"
+    );
+    append(path, line.as_bytes()).map_err(|source| SettingsError::Write { path: path.to_owned(), source })
+}
+
+/// Appended, not replaced: people link to such files.
+fn append(path: &Path, line: &[u8]) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    file.write_all(line)?;
+    file.sync_all()
 }
 
 /// What is in it; nothing if it is not there.
@@ -87,6 +123,25 @@ mod tests {
         key_file(&path).unwrap_err();
         for no_file in [home.path(), Path::new("/dev/zero")] {
             assert!(matches!(key_file(no_file), Err(SettingsError::Io { .. })), "{no_file:?}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_added_to_what_is_set_and_only_once() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config/settings.toml");
+        let key = PathBuf::from("/home/a \"b\"/store.key");
+        for before in [None, Some(""), Some("idle_end = 5"), Some("# mine\nreserve = '1 MiB'\n")] {
+            let _ = std::fs::remove_file(&path);
+            if let Some(before) = before {
+                std::fs::write(&path, before).unwrap();
+            }
+            name_key_file(&path, &key).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with(before.unwrap_or_default()), "{text}");
+            assert_eq!(key_file(&path).unwrap().as_ref(), Some(&key), "{text}");
+            name_key_file(&path, &key).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
     }
 }

@@ -222,7 +222,7 @@ impl Import<'_> {
 }
 
 /// The same for two stores if they compute ids alike, and nothing else about their secret.
-pub(crate) fn domain(hasher: &IdHasher) -> [u8; 32] {
+pub fn domain(hasher: &IdHasher) -> [u8; 32] {
     *hasher.id(Kind(0), b"id domain").as_bytes()
 }
 

@@ -181,20 +181,22 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// The inverse of [`hex`] for 32 bytes. Upper-case digits are refused, so that an id has one spelling.
 pub fn unhex32(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    if digits.len() != 64 {
+    if text.len() != 64 {
         return None;
     }
+    unhex(text)?.try_into().ok()
+}
+
+/// The inverse of [`hex`].
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let value = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),
         _ => None,
     };
-    let mut out = [0; 32];
-    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = value(pair[0])? << 4 | value(pair[1])?;
-    }
-    Some(out)
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?));
+    if rest.is_empty() { bytes.collect() } else { None }
 }
 
 #[cfg(test)]

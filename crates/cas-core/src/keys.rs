@@ -35,7 +35,11 @@ impl Keys {
         unlocks: &[Unlock],
         cost: KdfCost,
     ) -> Result<Self> {
-        let keyring = Keyring::create(unlocks, cost)?;
+        Self::adopt(layout, disk, Keyring::create(unlocks, cost)?)
+    }
+
+    /// The same with the keyring of another store.
+    pub(crate) fn adopt(layout: &Layout, disk: Arc<dyn Disk>, keyring: Keyring) -> Result<Self> {
         let keys = Self { layout: layout.clone(), disk, keyring: Mutex::new(keyring) };
         keys.save(&keys.lock())?;
         Ok(keys)
@@ -101,6 +105,13 @@ impl Keys {
     /// The key that seals what leaves the store ([`crate::parcel`]).
     pub(crate) fn parcel_key(&self) -> PackKey {
         self.lock().parcel_key()
+    }
+
+    /// What another store needs to be one with the same secret, by what is on disk now.
+    pub(crate) fn without_epochs(&self) -> Result<Keyring> {
+        let mut keyring = self.lock();
+        self.refresh(&mut keyring)?;
+        Ok(keyring.without_epochs())
     }
 
     /// The key of a pack, `None` if it was erased.

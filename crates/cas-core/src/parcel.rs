@@ -12,7 +12,7 @@
 
 use crate::archive::domain;
 use crate::codec::Decoder;
-use crate::crypto::{PARCEL_EPOCH, PackKey};
+use crate::crypto::{Keyring, PARCEL_EPOCH, PackKey};
 use crate::error::{Result, StoreError};
 use crate::fsio;
 use crate::id::{Kind, ObjectId, PackId};
@@ -82,6 +82,11 @@ impl Store {
     /// The same for two stores if they compute ids alike, and tells nothing else about their secret.
     pub fn domain(&self) -> [u8; 32] {
         domain(&self.hasher)
+    }
+
+    /// What a store elsewhere needs to have the same secret, wrapped: it opens with what opens this store. `None` in a plain one.
+    pub fn wrapped_secret(&self) -> Result<Option<Keyring>> {
+        self.keys.as_ref().map(|keys| keys.without_epochs()).transpose()
     }
 
     /// Begins a parcel.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalogue::{self, Catalogue, Location, PackNo};
 use crate::codec::Decoder;
-use crate::crypto::{KdfCost, PackKey, Unlock};
+use crate::crypto::{KdfCost, Keyring, PackKey, Unlock};
 use crate::error::{Class, Result, StoreError};
 use crate::fsio::{self, Disk, LocalDisk};
 use crate::id::{IdHasher, Kind, ObjectId, PackId};
@@ -113,6 +113,26 @@ impl Store {
         packs: Arc<dyn Packs>,
         options: OpenOptions,
     ) -> Result<Arc<Self>> {
+        Self::init_keyed(root, packs, options, |layout, disk| {
+            let create = |new: &Encryption| Keys::create(layout, disk, &new.unlocks, new.cost);
+            encryption.map(create).transpose()
+        })
+    }
+
+    /// Creates an encrypted store that computes the same ids as another one, and opens with what opens that.
+    pub fn init_like(root: &Path, keyring: &Keyring, options: OpenOptions) -> Result<Arc<Self>> {
+        let packs = local_packs(root, &options);
+        Self::init_keyed(root, packs, options, |layout, disk| {
+            Keys::adopt(layout, disk, keyring.without_epochs()).map(Some)
+        })
+    }
+
+    fn init_keyed(
+        root: &Path,
+        packs: Arc<dyn Packs>,
+        options: OpenOptions,
+        keys: impl FnOnce(&Layout, Arc<dyn Disk>) -> Result<Option<Keys>>,
+    ) -> Result<Arc<Self>> {
         let layout = Layout::new(root);
         if is_there(&layout.format())? {
             return Err(StoreError::AlreadyAStore { path: root.to_path_buf() });
@@ -125,11 +145,9 @@ impl Store {
         catalogue::remove_database(&layout.catalogue())?;
         let disk = options.disk.clone();
         layout.create(disk.as_ref())?;
-        let keys = encryption
-            .map(|encryption| Keys::create(&layout, disk.clone(), &encryption.unlocks, encryption.cost))
-            .transpose()?;
+        let keys = keys(&layout, disk.clone())?;
         let catalogue = Catalogue::create(&layout.catalogue())?;
-        let format = Format::new(encryption.is_some())?;
+        let format = Format::new(keys.is_some())?;
         fsio::replace(disk.as_ref(), &layout.format(), format.encode().as_bytes())?;
         Ok(Arc::new(Self::assemble(layout, format, catalogue, keys, packs, options)))
     }

@@ -2,15 +2,12 @@
 //!
 //! `session-record` does it; here is what belongs to the daemon: the settings that name the key, and the lines that tell how far it is.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use api::EncryptionLine;
-use api::settings::key_file;
+use api::settings::{key_file, name_key_file};
 use lifecycle::{Progress, Task, encryption};
 
 use crate::backend::Failure;
@@ -25,7 +22,7 @@ const EVERY: Duration = Duration::from_millis(100);
 pub fn settle(settings: &mut Settings) -> Result<(), Failure> {
     let state = &settings.places.state;
     let Some(key) = encryption::finish(state)? else { return Ok(()) };
-    name_key(&settings.places.settings, &key)?;
+    name_key_file(&settings.places.settings, &key).map_err(DaemonError::from)?;
     encryption::settled(state)?;
     settings.key_file = Some(key);
     Ok(())
@@ -58,31 +55,6 @@ pub fn encrypt(settings: &mut Settings) -> Result<(), Failure> {
         key_file: settings.key_file.clone().unwrap_or(key).into(),
     });
     Ok(())
-}
-
-/// Adds the key to the settings file, unless it is there.
-fn name_key(settings: &Path, key: &Path) -> Result<(), DaemonError> {
-    if key_file(settings)?.is_some() {
-        return Ok(());
-    }
-    let failed = |action| DaemonError::io(action, settings);
-    let before = match std::fs::read(settings) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        read => read.map_err(failed("read"))?,
-    };
-    let break_before = if before.last().is_some_and(|last| *last != b'\n') { "\n" } else { "" };
-    // A text of JSON is a text of TOML.
-    let key = serde_json::Value::from(key.to_string_lossy());
-    let line = format!(
-        "{break_before}# Without this file nothing opens the store: keep a copy elsewhere.\nkey_file = {key}\n"
-    );
-    if let Some(directory) = settings.parent() {
-        std::fs::create_dir_all(directory).map_err(failed("create the directory of"))?;
-    }
-    // Appended, not replaced: people link to such files.
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(settings);
-    let mut file = file.map_err(failed("write"))?;
-    file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("write"))
 }
 
 /// Writes a line for whoever started us; that nobody reads it is no failure.
@@ -122,31 +94,5 @@ impl Progress for Lines {
     fn end(&self, task: Task) {
         self.advance_by(task, 0, true);
         say(&EncryptionLine::End { task: task.name().to_owned() });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::*;
-
-    #[test]
-    fn the_key_is_added_to_what_is_set_and_only_once() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("config/settings.toml");
-        let key = PathBuf::from("/home/a \"b\"/store.key");
-        for before in [None, Some(""), Some("idle_end = 5"), Some("# mine\nreserve = '1 MiB'\n")] {
-            let _ = std::fs::remove_file(&path);
-            if let Some(before) = before {
-                std::fs::write(&path, before).unwrap();
-            }
-            name_key(&path, &key).unwrap();
-            let text = std::fs::read_to_string(&path).unwrap();
-            assert!(text.starts_with(before.unwrap_or_default()), "{text}");
-            assert_eq!(key_file(&path).unwrap().as_ref(), Some(&key), "{text}");
-            name_key(&path, &key).unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-        }
     }
 }

@@ -113,6 +113,7 @@ impl From<SettingsError> for DaemonError {
     fn from(error: SettingsError) -> Self {
         match error {
             SettingsError::Io { path, source } => Self::Io { action: "read", path, source },
+            SettingsError::Write { path, source } => Self::Io { action: "write", path, source },
             other => Self::Settings { what: other.to_string() },
         }
     }

@@ -59,6 +59,18 @@ pub enum RemoteError {
         /// Highest version we know.
         supported: u32,
     },
+    /// None of the passphrases and key files that were given opens what is in the remote.
+    #[error("the passphrase or key file does not open this remote")]
+    WrongKey,
+    /// The remote is encrypted, and nothing was given to open it.
+    #[error("the remote is encrypted, and no passphrase or key file was given")]
+    KeyNeeded,
+    /// A key was given, and what is there was not sealed with any.
+    #[error("a key was given, but this remote is not encrypted")]
+    NotEncrypted,
+    /// The remote is encrypted, and nobody has left a wrapped key there.
+    #[error("the remote is encrypted, and its key is not there")]
+    NoKey,
     /// What was read is not what was written.
     #[error("damaged object `{key}` in the remote: {detail}")]
     Damaged {
@@ -160,6 +172,10 @@ impl RemoteError {
             Self::NotARemote => "IJ-R010",
             Self::OtherDomain { .. } => "IJ-R011",
             Self::TooNew { .. } => "IJ-R012",
+            Self::WrongKey => "IJ-R013",
+            Self::KeyNeeded => "IJ-R014",
+            Self::NotEncrypted => "IJ-R015",
+            Self::NoKey => "IJ-R016",
             Self::Damaged { .. } => "IJ-R020",
             Self::Missing { .. } => "IJ-R021",
             Self::RefMoved { .. } => "IJ-R030",
@@ -179,11 +195,16 @@ impl RemoteError {
     pub fn class(&self) -> Class {
         match self {
             Self::Request { .. } | Self::Denied { .. } | Self::Unsettled { .. } => Class::Environment,
-            Self::Unreliable { .. } | Self::OtherDomain { .. } | Self::TooMuch { .. } | Self::Unencrypted => {
-                Class::Refused
-            }
+            Self::WrongKey | Self::KeyNeeded => Class::Key,
+            Self::Unreliable { .. }
+            | Self::OtherDomain { .. }
+            | Self::NotEncrypted
+            | Self::TooMuch { .. }
+            | Self::Unencrypted => Class::Refused,
             Self::Address { .. } | Self::TooNew { .. } | Self::NameTaken { .. } => Class::Usage,
-            Self::NotARemote | Self::NoSuchRef { .. } | Self::NoSuchRemote { .. } => Class::NotFound,
+            Self::NotARemote | Self::NoKey | Self::NoSuchRef { .. } | Self::NoSuchRemote { .. } => {
+                Class::NotFound
+            }
             Self::Damaged { .. } | Self::Missing { .. } => Class::Corruption,
             Self::RefMoved { .. } | Self::LeaseLost | Self::Contended { .. } => Class::Conflict,
             Self::Store(error) => error.class(),
@@ -202,6 +223,12 @@ impl RemoteError {
             Self::Unreliable { .. } => Some("use a server with conditional puts: S3, SeaweedFS, R2, MinIO"),
             Self::NotARemote => Some("check the address, or make a remote there with `infinijup remote add`"),
             Self::OtherDomain { .. } => Some("use another prefix of the bucket for this store"),
+            Self::WrongKey => Some("give the --passphrase-file or --key-file of the store that pushed there"),
+            Self::KeyNeeded => Some("give its --passphrase-file or --key-file"),
+            Self::NotEncrypted => {
+                Some("check the address; if you mean to clone what is not encrypted, give no key")
+            }
+            Self::NoKey => Some("push once from a store that has the key"),
             Self::TooNew { .. } => Some("use a newer infinijup"),
             Self::Damaged { .. } | Self::Missing { .. } => {
                 Some("`infinijup remote verify` shows how much is affected")

@@ -100,6 +100,7 @@ impl Remote {
         progress: &dyn Progress,
     ) -> Result<PushReport> {
         let generation = self.root()?.generation;
+        self.leave_key()?;
         let names = pushed.iter().map(|one| one.name.clone()).collect();
         let lease = Lease::take(&self.bucket, self.hasher(), generation, names)?;
         let done = self.push_under(&lease, pushed, above, progress);

@@ -9,7 +9,7 @@ use crate::bucket::{Bucket, Changed, Edit, Objects, Patience, probe};
 use crate::error::{RemoteError, Result};
 use crate::index::Index;
 use crate::refs;
-use crate::root::{ROOT, Root, VERSION};
+use crate::root::{ROOT, Root};
 use crate::token::Token;
 
 /// A remote and the store that uses it.
@@ -89,39 +89,7 @@ impl Remote {
 
     /// `root`, as it is now.
     pub(crate) fn root(&self) -> Result<Root> {
-        let found = match self.bucket.read::<Root>(self.hasher(), ROOT) {
-            Ok(found) => found.ok_or(RemoteError::NotARemote)?.body().clone(),
-            // Made with another secret, it cannot fit its seal. That is no damage, and must be said first.
-            Err(error @ RemoteError::Damaged { .. }) => {
-                let Some((bytes, _)) = self.bucket.get(ROOT, 4 << 20)? else { return Err(error) };
-                return Err(self.another(&bytes).unwrap_or(error));
-            }
-            Err(error) => return Err(error),
-        };
-        if found.version != VERSION {
-            return Err(RemoteError::TooNew { found: found.version, supported: VERSION });
-        }
-        if found.domain != cas_core::id::hex(&self.store.domain()) {
-            return Err(RemoteError::OtherDomain { sealed: found.sealed });
-        }
-        for segment in &found.segments {
-            segment.check().map_err(|detail| RemoteError::damaged(ROOT, detail))?;
-        }
-        Ok(found)
-    }
-
-    fn another(&self, bytes: &[u8]) -> Option<RemoteError> {
-        let line = bytes.split(|byte| *byte == b'\n').next()?;
-        let root: serde_json::Value = serde_json::from_slice(line).ok()?;
-        let version = root.get("version")?.as_u64()?;
-        if version > u64::from(VERSION) {
-            let found = u32::try_from(version).unwrap_or(u32::MAX);
-            return Some(RemoteError::TooNew { found, supported: VERSION });
-        }
-        let other = root.get("domain")?.as_str()? != cas_core::id::hex(&self.store.domain());
-        other.then(|| RemoteError::OtherDomain {
-            sealed: root.get("sealed").and_then(|s| s.as_bool()).unwrap_or(false),
-        })
+        Root::read(&self.bucket, self.hasher())
     }
 
     pub(crate) fn view(&self) -> Result<View> {

@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use cas_core::IdHasher;
+use cas_core::archive::domain;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::Statement;
+use crate::bucket::{Bucket, Statement};
+use crate::error::{RemoteError, Result};
 use crate::index::SegmentRef;
 use crate::token::Token;
 
@@ -55,6 +58,30 @@ impl Root {
         }
     }
 
+    /// What lies there now, compared with the secret of whoever asks.
+    pub(crate) fn read(bucket: &Bucket, hasher: &IdHasher) -> Result<Self> {
+        let domain = cas_core::id::hex(&domain(hasher));
+        let found = match bucket.read::<Self>(hasher, ROOT) {
+            Ok(found) => found.ok_or(RemoteError::NotARemote)?.body().clone(),
+            // Made with another secret, it cannot fit its seal. That is no damage, and must be said first.
+            Err(error @ RemoteError::Damaged { .. }) => {
+                let Some((bytes, _)) = bucket.get(ROOT, Self::LIMIT)? else { return Err(error) };
+                return Err(another(&bytes, &domain).unwrap_or(error));
+            }
+            Err(error) => return Err(error),
+        };
+        if found.version != VERSION {
+            return Err(RemoteError::TooNew { found: found.version, supported: VERSION });
+        }
+        if found.domain != domain {
+            return Err(RemoteError::OtherDomain { sealed: found.sealed });
+        }
+        for segment in &found.segments {
+            segment.check().map_err(|detail| RemoteError::damaged(ROOT, detail))?;
+        }
+        Ok(found)
+    }
+
     /// The packs that nobody may rely on any more.
     pub(crate) fn condemned_packs(&self) -> HashSet<Token> {
         let pack = |one: &Condemned| one.key.strip_prefix("packs/").and_then(|name| name.parse().ok());
@@ -78,4 +105,18 @@ impl Root {
         self.segments.iter().for_each(|segment| *levels.entry(segment.level).or_insert(0) += 1);
         levels
     }
+}
+
+fn another(bytes: &[u8], domain: &str) -> Option<RemoteError> {
+    let line = bytes.split(|byte| *byte == b'\n').next()?;
+    let root: serde_json::Value = serde_json::from_slice(line).ok()?;
+    let version = root.get("version")?.as_u64()?;
+    if version > u64::from(VERSION) {
+        let found = u32::try_from(version).unwrap_or(u32::MAX);
+        return Some(RemoteError::TooNew { found, supported: VERSION });
+    }
+    let other = root.get("domain")?.as_str()? != domain;
+    other.then(|| RemoteError::OtherDomain {
+        sealed: root.get("sealed").and_then(|sealed| sealed.as_bool()).unwrap_or(false),
+    })
 }

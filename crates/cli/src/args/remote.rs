@@ -171,9 +171,12 @@ pub(crate) struct PullArgs {
 /// Add a remote and pull everything from it.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Add a remote and pull everything from it. The store is made if there is none.",
+    long_about = "Add a remote and pull everything from it. The store is made if there is none.
+
+What an encrypted store has pushed is cloned with its --key-file or --passphrase-file; the clone is encrypted, too, and opens with the same.",
     after_help = "Example:
   infinijup clone s3://my-bucket/notebooks
+  infinijup clone s3://my-bucket/notebooks --key-file store.key
   infinijup clone s3://my-bucket/notebooks --name lab"
 )]
 pub(crate) struct CloneArgs {

@@ -68,6 +68,11 @@ impl Target {
         &self.root
     }
 
+    /// Where the settings of the daemon are whose store it is.
+    pub(super) fn settings(&self) -> Option<&Path> {
+        self.settings.as_deref()
+    }
+
     /// Whether it is the daemon's.
     pub(super) const fn is_daemons(&self) -> bool {
         self.settings.is_some()

@@ -17,7 +17,7 @@ use crate::error::{RemoteError, Result};
 pub use limit::Limited;
 pub use probe::probe;
 pub use s3::{Address, ObjectStoreBucket};
-pub(crate) use statement::{Changed, Edit, Found, Statement};
+pub(crate) use statement::{Changed, Edit, Found, Statement, first_line};
 
 /// Which version of an object: what the server calls its ETag.
 #[derive(Clone, PartialEq, Eq, Debug)]

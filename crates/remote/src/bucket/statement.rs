@@ -139,6 +139,13 @@ impl Bucket {
     }
 }
 
+/// What a statement says whose seal nobody can compare yet.
+pub(crate) fn first_line<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T> {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    serde_json::from_slice(line)
+        .map_err(|error| RemoteError::damaged(key, format!("cannot be understood: {error}")))
+}
+
 fn encode<T: Serialize>(hasher: &IdHasher, key: &str, stamped: &Stamped<T>) -> Result<Vec<u8>> {
     let json = serde_json::to_string(stamped)
         .map_err(|error| cas_core::StoreError::Bug { detail: format!("cannot write `{key}`: {error}") })?;

@@ -6,6 +6,7 @@ mod collection;
 mod faults;
 mod faulty;
 mod hostile;
+mod keys;
 mod transfer;
 
 use std::sync::Arc;

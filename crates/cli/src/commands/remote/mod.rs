@@ -5,6 +5,7 @@
 
 mod manage;
 mod receive;
+mod sealed;
 mod send;
 
 use std::sync::Arc;

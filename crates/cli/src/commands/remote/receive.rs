@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{OpenOptions, Store, StoreError};
+use cas_core::{Store, StoreError};
 use manifest::history;
 use manifest::stored::{History, ManifestReferences};
 use manifest::{ReadError, Tag};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::super::import::recall;
 use super::super::target::{self, Target};
-use super::{open, refs_of};
+use super::{open, refs_of, sealed, server};
 use crate::args::{CloneArgs, FetchArgs, TransferArgs};
 use crate::context::Context;
 use crate::error::CliError;
@@ -59,8 +59,8 @@ pub(crate) fn pull(context: &Context, args: &FetchArgs) -> Result<()> {
 
 pub(crate) fn clone(context: &Context, args: &CloneArgs) -> Result<()> {
     let address = Address::parse(&args.address)?;
-    let store = open_or_make(context)?;
     let named = Named { name: args.name.clone(), address, unencrypted: false };
+    let store = open_or_make(context, &named)?;
     // One that is not there is not made: that would be the clone of a typing mistake.
     open(&store, &named, None)?;
     named.clone().save(&store)?;
@@ -68,14 +68,14 @@ pub(crate) fn clone(context: &Context, args: &CloneArgs) -> Result<()> {
 }
 
 /// The store that is meant; an empty one is made if there is none.
-fn open_or_make(context: &Context) -> Result<Arc<Store>> {
+fn open_or_make(context: &Context, named: &Named) -> Result<Arc<Store>> {
     let target = Target::of(context)?;
     match target.open(context) {
         Err(error)
             if matches!(error.downcast_ref(), Some(CliError::NothingYet { .. }))
                 || matches!(error.downcast_ref(), Some(StoreError::NotAStore { .. })) =>
         {
-            target.make()
+            sealed::make(context, &target, server(named, None)?)
         }
         opened => opened,
     }
@@ -206,11 +206,4 @@ fn tell(
         refs,
     };
     Ok(context.printer.data(&outcome, &lines)?)
-}
-
-impl Target {
-    /// Makes an empty store, which is not encrypted.
-    fn make(&self) -> Result<Arc<Store>> {
-        Ok(Store::init(self.root(), None, OpenOptions::default())?)
-    }
 }
