@@ -71,6 +71,17 @@ impl Parcel {
         Ok(())
     }
 
+    /// Adds an object as it lies in another parcel of a store with the same secret: `bytes` are its entry and its stored form. Everything is
+    /// compared first; `Err` within is a sentence about what is wrong.
+    pub fn forward(&mut self, store: &Store, id: &ObjectId, bytes: &[u8]) -> Result<Result<(), String>> {
+        let entry = match Entry::parse(bytes) {
+            Ok(entry) => entry,
+            Err(detail) => return Ok(Err(detail)),
+        };
+        let opened = store.open_foreign(entry.kind, id, bytes)?;
+        Ok(opened.map(|_| self.pack.append(entry, &bytes[ENTRY_LEN..])))
+    }
+
     /// Closes it.
     pub fn finish(self) -> SealedParcel {
         let (id, bytes, records) = self.pack.seal();

@@ -12,12 +12,13 @@ use cas_core::progress::{Progress, Task};
 use cas_core::reach::References;
 
 use crate::bucket::{Changed, Edit};
+use crate::census::Census;
 use crate::error::{RemoteError, Result};
-use crate::index::{SegmentRef, ShortId, without};
+use crate::index::{ShortId, without};
 use crate::lease::{self, LEASE_TIME, Lease, LeaseBody};
 use crate::refs::{self, RefBody};
 use crate::remote::{Remote, View};
-use crate::root::{Condemned, Root};
+use crate::root::Condemned;
 use crate::token::Token;
 use crate::walk::Walk;
 
@@ -48,6 +49,10 @@ pub struct GcReport {
     pub live_objects: u64,
     /// Packs and segments that nobody needs and that were found now; a later collection deletes them.
     pub condemned: u64,
+    /// Packs that are mostly dead: what is needed of them was moved into new ones, and they are among the condemned.
+    pub rewritten: u64,
+    /// The stored length of what was moved.
+    pub moved_bytes: u64,
     /// Those that came to be needed again.
     pub pardoned: u64,
     /// Those that were deleted.
@@ -119,7 +124,9 @@ impl Remote {
         let mut useless: Vec<String> = all.iter().filter(useless).cloned().collect();
         useless.sort_unstable();
         useless.truncate(AT_A_TIME.saturating_sub(view.root.condemned.len()));
-        report.condemned = useless.len() as u64;
+        let worn = census.worn(&view, AT_A_TIME.saturating_sub(view.root.condemned.len() + useless.len()));
+        report.rewritten = worn.len() as u64;
+        report.condemned = (useless.len() + worn.len()) as u64;
         report.pardoned = pardoned.len() as u64;
         report.deleted = dead.len() as u64;
         report.deleted_bytes = dead.iter().filter_map(|key| listed.get(key)).sum();
@@ -130,6 +137,9 @@ impl Remote {
             // Somebody merged the same segments. The next collection does it.
             (report.deleted, report.deleted_bytes, report.pardoned) = (0, 0, 0);
         }
+        // First the copies are in the index, then what they were made of is given up.
+        report.moved_bytes = self.move_out_of(own, &view, &live, &worn)?;
+        useless.extend(worn.iter().map(|pack| format!("packs/{pack}")));
         self.condemn(own, &useless, now)?;
         Ok(report)
     }
@@ -251,51 +261,5 @@ impl Remote {
             true
         })
         .map(drop)
-    }
-}
-
-/// What the index says about packs.
-struct Census {
-    /// Each pack that is in the index: whether it has something that is needed and nowhere else.
-    packs: HashMap<Token, bool>,
-    /// Which packs each segment names.
-    segments: Vec<(SegmentRef, HashSet<Token>)>,
-}
-
-impl Census {
-    fn take(view: &View, live: &HashSet<ShortId>) -> Result<Self> {
-        let mut census = Self { packs: HashMap::new(), segments: Vec::new() };
-        let mut safe: HashSet<ShortId> = HashSet::new();
-        view.index.for_each(&mut |segment, entry| {
-            if census.segments.last().is_none_or(|(last, _)| last.name != segment.name) {
-                census.segments.push((segment.clone(), HashSet::new()));
-            }
-            if let Some((_, named)) = census.segments.last_mut() {
-                named.insert(entry.pack);
-            }
-            let needed = live.contains(&entry.id) && !view.condemned.contains(&entry.pack);
-            *census.packs.entry(entry.pack).or_default() |= needed;
-            if needed {
-                safe.insert(entry.id);
-            }
-        })?;
-        // A condemned pack is needed only for what is in no other.
-        view.index.for_each(&mut |_, entry| {
-            if view.condemned.contains(&entry.pack) && live.contains(&entry.id) && !safe.contains(&entry.id) {
-                census.packs.insert(entry.pack, true);
-            }
-        })?;
-        Ok(census)
-    }
-
-    /// Whether an object of the remote must stay.
-    fn is_needed(&self, key: &str, root: &Root) -> bool {
-        if let Some(name) = key.strip_prefix("packs/") {
-            // What is not called like a pack is not ours to judge.
-            return name
-                .parse::<Token>()
-                .map_or(true, |pack| self.packs.get(&pack).copied().unwrap_or(false));
-        }
-        root.segments.iter().any(|segment| segment.key() == key)
     }
 }

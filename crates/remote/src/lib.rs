@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bucket;
+mod census;
 mod credentials;
 mod error;
 mod fetch;
@@ -21,6 +22,7 @@ mod push;
 mod read;
 mod refs;
 mod remote;
+mod rewrite;
 mod root;
 mod stat;
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::root::{ROOT, Root};
 use crate::token::Token;
 
 /// A pack is closed when it is so long.
-const PACK: usize = 16 << 20;
+pub(crate) const PACK: usize = 16 << 20;
 /// Packs that are under way at a time. Bounds memory: each is in it twice.
 const IN_FLIGHT: usize = 4;
 /// What was sent is published after so many packs.
@@ -219,7 +219,7 @@ impl Remote {
     }
 
     /// Makes packs known. What is in `root` before stays.
-    fn publish(&self, lease: &Lease<'_>, mut entries: Vec<IndexEntry>) -> Result<()> {
+    pub(crate) fn publish(&self, lease: &Lease<'_>, mut entries: Vec<IndexEntry>) -> Result<()> {
         entries.sort_unstable();
         entries.dedup();
         let mut new = Vec::new();
@@ -307,7 +307,7 @@ fn stored(parcel: &SealedParcel) -> u64 {
     parcel.records.iter().map(|record| u64::from(record.entry.stored_len)).sum()
 }
 
-fn entries_of(parcel: &SealedParcel) -> Result<Vec<IndexEntry>> {
+pub(crate) fn entries_of(parcel: &SealedParcel) -> Result<Vec<IndexEntry>> {
     let pack = Token::of_pack(&parcel.id);
     let too_long = |_| StoreError::Bug { detail: "a pack of more than 4 GiB was made".to_owned() };
     let entry = |record: &cas_core::pack::FooterRecord| {

@@ -109,27 +109,56 @@ impl Remote {
 
     /// Reads a pack whole and compares everything in it with its id.
     fn verify_pack(&self, name: &Token) -> Result<u64> {
+        let pack = self.read_pack(name)?;
+        for record in &pack.records {
+            let (kind, id): (Kind, ObjectId) = (record.entry.kind, record.entry.id);
+            let opened = self.store.open_foreign(kind, &id, pack.object(record)?)?;
+            opened.map_err(|detail| pack.damaged(format!("object {} {detail}", id.short())))?;
+        }
+        Ok(pack.bytes.len() as u64)
+    }
+
+    /// Reads a pack whole. Its footer is compared with its name, its objects with nothing yet.
+    pub(crate) fn read_pack(&self, name: &Token) -> Result<WholePack> {
         let key = format!("packs/{name}");
-        let damaged = |detail: String| RemoteError::damaged(&key, detail);
         let (bytes, _) = must_be(self.bucket.get(&key, LONGEST_PACK)?, &key)?;
-        let trailer = pack::Trailer::parse(&bytes).map_err(damaged)?;
+        let mut pack = WholePack { key, bytes, records: Vec::new(), end: 0 };
+        let trailer = pack::Trailer::parse(&pack.bytes).map_err(|detail| pack.damaged(detail))?;
         let start = usize::try_from(trailer.footer_offset).unwrap_or(usize::MAX);
         let end = start.saturating_add(trailer.footer_len as usize);
-        let footer = bytes.get(start..end).filter(|_| end + pack::TRAILER_LEN == bytes.len());
-        let footer = footer.ok_or_else(|| damaged("has a footer that does not reach its trailer".into()))?;
+        let footer = pack.bytes.get(start..end).filter(|_| end + pack::TRAILER_LEN == pack.bytes.len());
+        let footer =
+            footer.ok_or_else(|| pack.damaged("has a footer that does not reach its trailer".into()))?;
         if !trailer.fits(footer) || Token::of_pack(&trailer.id) != *name {
-            return Err(damaged("is not the pack that its name says".into()));
+            return Err(pack.damaged("is not the pack that its name says".into()));
         }
-        let (_, records) = pack::parse_footer(footer).map_err(damaged)?;
-        for record in records {
-            let at = usize::try_from(record.offset).unwrap_or(usize::MAX);
-            let end = at.saturating_add(pack::ENTRY_LEN + record.entry.stored_len as usize);
-            let object = bytes.get(at..end).filter(|_| end <= start);
-            let object = object.ok_or_else(|| damaged("has an object beyond its end".into()))?;
-            let (kind, id): (Kind, ObjectId) = (record.entry.kind, record.entry.id);
-            let opened = self.store.open_foreign(kind, &id, object)?;
-            opened.map_err(|detail| damaged(format!("object {} {detail}", id.short())))?;
-        }
-        Ok(bytes.len() as u64)
+        let (_, records) = pack::parse_footer(footer).map_err(|detail| pack.damaged(detail))?;
+        (pack.records, pack.end) = (records, start);
+        Ok(pack)
+    }
+}
+
+/// A pack that was read whole.
+#[derive(Debug)]
+pub(crate) struct WholePack {
+    key: String,
+    bytes: Vec<u8>,
+    /// What is in it, by its own word.
+    pub(crate) records: Vec<pack::FooterRecord>,
+    /// Where its objects end.
+    end: usize,
+}
+
+impl WholePack {
+    /// The entry and the stored form of an object.
+    pub(crate) fn object(&self, record: &pack::FooterRecord) -> Result<&[u8]> {
+        let at = usize::try_from(record.offset).unwrap_or(usize::MAX);
+        let end = at.saturating_add(pack::ENTRY_LEN + record.entry.stored_len as usize);
+        let object = self.bytes.get(at..end).filter(|_| end <= self.end);
+        object.ok_or_else(|| self.damaged("has an object beyond its end".into()))
+    }
+
+    pub(crate) fn damaged(&self, detail: String) -> RemoteError {
+        RemoteError::damaged(&self.key, detail)
     }
 }

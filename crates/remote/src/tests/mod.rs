@@ -7,6 +7,7 @@ mod faults;
 mod faulty;
 mod hostile;
 mod keys;
+mod rewrite;
 mod transfer;
 
 use std::sync::Arc;

@@ -130,6 +130,8 @@ struct Collected {
     dry_run: bool,
     live_objects: u64,
     condemned: u64,
+    rewritten: u64,
+    moved_bytes: u64,
     pardoned: u64,
     deleted: u64,
     deleted_bytes: u64,
@@ -154,6 +156,11 @@ fn gc(context: &Context, args: &RemoteGcArgs) -> Result<()> {
         format!("{} {would}deleted, {}", packs(report.deleted), format::size(report.deleted_bytes)),
         format!("{} {would}condemned, for a later collection", packs(report.condemned)),
     ];
+    if report.rewritten > 0 {
+        let count = format::plural(report.rewritten, "mostly dead pack");
+        let moved = if args.dry_run { "would be moved" } else { "was moved" };
+        lines.push(format!("what is needed of {count} {moved} to new ones"));
+    }
     if report.waiting > 0 {
         lines.push(format!("{} must wait", packs(report.waiting)));
     }
@@ -172,6 +179,8 @@ fn gc(context: &Context, args: &RemoteGcArgs) -> Result<()> {
         dry_run: args.dry_run,
         live_objects: report.live_objects,
         condemned: report.condemned,
+        rewritten: report.rewritten,
+        moved_bytes: report.moved_bytes,
         pardoned: report.pardoned,
         deleted: report.deleted,
         deleted_bytes: report.deleted_bytes,
