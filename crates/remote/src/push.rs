@@ -6,8 +6,8 @@
 //! is continued by the next.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use cas_core::pack::PackClass;
 use cas_core::parcel::SealedParcel;
@@ -17,20 +17,21 @@ use cas_core::{Kind, ObjectId, ReadContext, Store, StoreError};
 
 use crate::bucket::{Changed, Edit};
 use crate::error::{RemoteError, Result};
-use crate::index::{self, IndexEntry, ShortId, due, merge};
+use crate::index::{IndexEntry, ShortId};
 use crate::lease::Lease;
 use crate::parallel;
 use crate::refs::{self, RefBody};
 use crate::remote::{Remote, View};
-use crate::root::{ROOT, Root};
 use crate::token::Token;
 
 /// A pack is closed when it is so long.
 pub(crate) const PACK: usize = 16 << 20;
 /// Packs that are under way at a time. Bounds memory: each is in it twice.
 const IN_FLIGHT: usize = 4;
-/// What was sent is published after so many packs.
-const PUBLISH: usize = 4;
+/// What was sent is published after so long. A push that is cut short goes on from there; and `root`, which all writers share, is seldom changed.
+const PUBLISH: Duration = Duration::from_secs(30);
+/// So many refs are read to see where a walk may end. A fleet has thousands, and each of its members only needs its own.
+const ENDS: usize = 64;
 /// So many objects are asked for at a time.
 const BATCH: usize = 4096;
 /// How often a push begins anew that was given up by a collection.
@@ -144,8 +145,8 @@ impl Remote {
         above: &dyn References,
         keep: &dyn Fn() -> Result<()>,
     ) -> Result<Missing> {
-        let (complete, _) = refs::list(&self.bucket, self.hasher())?;
-        let complete: HashSet<ObjectId> = complete.into_iter().map(|(_, id)| id).collect();
+        let names: Vec<&str> = pushed.iter().map(|one| one.name.as_str()).collect();
+        let complete = refs::some(&self.bucket, self.hasher(), &names, ENDS)?;
         let mut walk = LocalWalk::new(&self.store, above, complete)?;
         for one in pushed {
             walk.begin(&one.target)?;
@@ -164,39 +165,39 @@ impl Remote {
         Ok(missing)
     }
 
-    /// Sends objects in packs, data first, and publishes them. Returns how many packs.
+    /// Sends objects in packs, and publishes them. Returns how many packs.
     fn send(&self, lease: &Lease<'_>, missing: &Missing, progress: &dyn Progress) -> Result<u64> {
-        let sent = AtomicU64::new(0);
-        let entries: Mutex<Vec<IndexEntry>> = Mutex::default();
+        let mut packs: Vec<(PackClass, &[ObjectId])> = Vec::new();
         for (class, ids) in [(PackClass::Data, &missing.data), (PackClass::Metadata, &missing.metadata)] {
             let mut left: &[ObjectId] = ids;
             while !left.is_empty() {
-                let mut group = Vec::new();
-                while group.len() < PUBLISH && !left.is_empty() {
-                    let (pack, rest) = left.split_at(self.pack_of(left)?);
-                    group.push(pack);
-                    left = rest;
-                }
-                parallel::each(IN_FLIGHT, &group, &|pack| {
-                    lease.keep()?;
-                    let parcel = self.fill(class, pack)?;
-                    self.bucket.put_new(&format!("packs/{}", Token::of_pack(&parcel.id)), &parcel.bytes)?;
-                    sent.fetch_add(1, Ordering::Relaxed);
-                    progress.advance(Task::Transfer, stored(&parcel));
-                    let new = entries_of(&parcel)?;
-                    entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(new);
-                    Ok(())
-                })?;
-                if left.is_empty() && class == PackClass::Data && !missing.metadata.is_empty() {
-                    continue;
-                }
-                let new =
-                    std::mem::take(&mut *entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-                self.publish(lease, new)?;
-                self.merge_segments(lease)?;
+                let (pack, rest) = left.split_at(self.pack_of(left)?);
+                packs.push((class, pack));
+                left = rest;
             }
         }
-        Ok(sent.into_inner())
+        let sent: Mutex<(Vec<IndexEntry>, Instant)> = Mutex::new((Vec::new(), Instant::now()));
+        parallel::each(IN_FLIGHT, &packs, &|(class, ids)| {
+            lease.keep()?;
+            let parcel = self.fill(*class, ids)?;
+            self.bucket.put_new(&format!("packs/{}", Token::of_pack(&parcel.id)), &parcel.bytes)?;
+            progress.advance(Task::Transfer, stored(&parcel));
+            let new = entries_of(&parcel)?;
+            drop(parcel);
+            let due = {
+                let (entries, last) = &mut *sent.lock().unwrap_or_else(PoisonError::into_inner);
+                entries.extend(new);
+                if last.elapsed() < PUBLISH {
+                    return Ok(());
+                }
+                *last = Instant::now();
+                std::mem::take(entries)
+            };
+            // The others go on sending meanwhile.
+            self.publish(lease, due).map(drop)
+        })?;
+        self.publish(lease, sent.into_inner().unwrap_or_else(PoisonError::into_inner).0)?;
+        Ok(packs.len() as u64)
     }
 
     /// How many of these objects fill a pack.
@@ -216,45 +217,6 @@ impl Remote {
         let mut parcel = self.store.parcel(class)?;
         ids.iter().try_for_each(|id| parcel.add(&self.store, id))?;
         Ok(parcel.finish())
-    }
-
-    /// Makes packs known. What is in `root` before stays.
-    pub(crate) fn publish(&self, lease: &Lease<'_>, mut entries: Vec<IndexEntry>) -> Result<()> {
-        entries.sort_unstable();
-        entries.dedup();
-        let mut new = Vec::new();
-        for part in entries.chunks(index::PER_SEGMENT) {
-            let (segment, bytes) = index::encode(Token::random()?, 0, part);
-            self.bucket.put_new(&segment.key(), &bytes)?;
-            new.push(segment);
-        }
-        if new.is_empty() {
-            return Ok(());
-        }
-        self.change_root(lease, &mut |root| {
-            root.segments.extend_from_slice(&new);
-            true
-        })
-        .map(drop)
-    }
-
-    /// Merges segments where there are many. That others do the same at the time is no harm: one of them is too late.
-    fn merge_segments(&self, lease: &Lease<'_>) -> Result<()> {
-        let Some(old) = due(&self.root()?.segments) else { return Ok(()) };
-        let new = merge(&self.bucket, &old)?;
-        self.change_root(lease, &mut |root| root.exchange(&old, &new)).map(drop)
-    }
-
-    /// Changes `root`, as a writer may: between reading and writing it, the lease is renewed.
-    pub(crate) fn change_root(
-        &self,
-        lease: &Lease<'_>,
-        edit: &mut dyn FnMut(&mut Root) -> bool,
-    ) -> Result<Changed<Root>> {
-        self.bucket.change::<Root>(self.hasher(), ROOT, &|| lease.renew(), &mut |found| {
-            let mut root = found.ok_or(RemoteError::NotARemote)?.clone();
-            Ok(if edit(&mut root) { Edit::Set(root) } else { Edit::Keep })
-        })
     }
 
     /// Moves a ref forward. `false`: it is there already.

@@ -1,5 +1,7 @@
 //! Refs in a remote: one small object for each thread and tag.
 
+use std::collections::HashSet;
+
 use cas_core::{IdHasher, ObjectId};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,35 @@ pub(crate) fn get(bucket: &Bucket, hasher: &IdHasher, name: &str) -> Result<Opti
         Some(found) => found.body().target(&key),
         None => Ok(None),
     }
+}
+
+/// Where some refs are: those with these names, and others if there are no more than `limit` in all. What cannot be read is left out.
+pub(crate) fn some(
+    bucket: &Bucket,
+    hasher: &IdHasher,
+    names: &[&str],
+    limit: usize,
+) -> Result<HashSet<ObjectId>> {
+    let all = bucket.list("refs/")?;
+    let keys: HashSet<String> = if all.len() <= limit {
+        all.into_iter().map(|listed| listed.key).collect()
+    } else {
+        let there: HashSet<String> = all.into_iter().map(|listed| listed.key).collect();
+        let wanted: Vec<String> = names.iter().map(|name| key_of(name)).collect::<Result<_>>()?;
+        wanted.into_iter().filter(|key| there.contains(key)).collect()
+    };
+    let mut targets = HashSet::new();
+    for key in keys {
+        match bucket
+            .read::<RefBody>(hasher, &key)
+            .and_then(|found| found.map_or(Ok(None), |found| found.body().target(&key)))
+        {
+            Ok(target) => targets.extend(target),
+            Err(RemoteError::Damaged { .. } | RemoteError::Store(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(targets)
 }
 
 /// All refs, sorted by name, and what is wrong with those that cannot be read.

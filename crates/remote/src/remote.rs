@@ -1,13 +1,13 @@
 //! A remote that is open, for one store.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cas_core::{IdHasher, ObjectId, Store};
 
 use crate::bucket::{Bucket, Changed, Edit, Objects, Patience, probe};
 use crate::error::{RemoteError, Result};
-use crate::index::Index;
+use crate::index::{Index, IndexEntry, TailCache};
 use crate::refs;
 use crate::root::{ROOT, Root};
 use crate::token::Token;
@@ -21,7 +21,7 @@ pub struct Remote {
 
 /// What a remote holds at one moment.
 #[derive(Debug)]
-pub(crate) struct View {
+pub struct View {
     pub(crate) root: Root,
     pub(crate) index: Index,
     pub(crate) condemned: HashSet<Token>,
@@ -92,27 +92,23 @@ impl Remote {
         Root::read(&self.bucket, self.hasher())
     }
 
-    pub(crate) fn view(&self) -> Result<View> {
+    /// What there is now. Reads `root`, and nothing else.
+    pub fn view(&self) -> Result<View> {
         let root = self.root()?;
-        let (index, condemned) = (Index::new(&self.bucket, &root.segments), root.condemned_packs());
+        let index = Index::new(&self.bucket, &root.segments).kept_in(TailCache::of(self.store.root()));
+        let condemned = root.condemned_packs();
         Ok(View { root, index, condemned })
     }
 }
 
 impl View {
     /// Where these objects are, in packs that can be relied upon.
-    pub(crate) fn find_safe(
-        &self,
-        ids: &[ObjectId],
-    ) -> Result<std::collections::HashMap<ObjectId, crate::index::IndexEntry>> {
+    pub(crate) fn find_safe(&self, ids: &[ObjectId]) -> Result<HashMap<ObjectId, IndexEntry>> {
         self.index.find(ids, &|pack| !self.condemned.contains(pack))
     }
 
     /// Where these objects are, in any pack.
-    pub(crate) fn find(
-        &self,
-        ids: &[ObjectId],
-    ) -> Result<std::collections::HashMap<ObjectId, crate::index::IndexEntry>> {
+    pub fn find(&self, ids: &[ObjectId]) -> Result<HashMap<ObjectId, IndexEntry>> {
         let mut found = self.find_safe(ids)?;
         let rest: Vec<ObjectId> = ids.iter().filter(|id| !found.contains_key(id)).copied().collect();
         if !rest.is_empty() && !self.condemned.is_empty() {

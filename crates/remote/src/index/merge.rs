@@ -1,36 +1,58 @@
-//! Merging segments, so that there are few: those of one level become the next level.
+//! Merging segments, so that an id has to be looked for in few.
 //!
-//! An entry is written once for each level that it passes through, and a level is about twelve times as large as the one before. Inputs are
-//! read some blocks at a time and outputs are written when they are full, so memory does not grow with the index.
+//! What one push or one merge writes is a *run*: segments that follow each other in the order of ids. A run has a level by its number of
+//! entries. Twelve runs of a level are merged into one, which is about twelve times as large, so an entry is written once for each level that
+//! it passes through, and no more once it is in a run of the last level: there merging would cost more than looking does.
+//!
+//! Inputs are read some blocks at a time and outputs are written when they are full, so memory does not grow with the index.
 
 use std::collections::BTreeMap;
 
-use super::{Index, IndexEntry, PER_SEGMENT, RUN, SegmentRef, encode};
+use super::{Index, IndexEntry, PER_SEGMENT, RUN, SegmentRef, ShortId, encode};
 use crate::bucket::Bucket;
 use crate::error::Result;
 use crate::token::Token;
 
-/// So many segments of one level are merged.
+/// So many runs of one level are merged.
 const FAN: usize = 12;
+/// A run of this many entries is of level 1, 2, 3, 4. The last ones stay as they are.
+const LEVELS: [usize; 4] = [1_700, 20_000, 250_000, 3_000_000];
+
+/// The level of a run with so many entries.
+pub(crate) fn level_of(entries: usize) -> u32 {
+    LEVELS.iter().map(|least| u32::from(entries >= *least)).sum()
+}
+
+/// How many entries of so many go into one segment: all parts of a run are about as long.
+pub(crate) fn part_of(entries: usize) -> usize {
+    entries.div_ceil(entries.div_ceil(PER_SEGMENT).max(1)).max(1)
+}
 
 /// The segments that should be merged now, if any.
 pub(crate) fn due(segments: &[SegmentRef]) -> Option<Vec<SegmentRef>> {
     let mut levels: BTreeMap<u32, Vec<&SegmentRef>> = BTreeMap::new();
-    segments.iter().for_each(|segment| levels.entry(segment.level).or_default().push(segment));
-    // Full ones that follow each other are as good as one: what counts is over how many an id can be spread.
-    let crowded = |of_level: &&Vec<&SegmentRef>| of_level.iter().filter(|one| !is_full(one)).count() >= FAN;
-    let level = levels.values().find(crowded)?;
-    Some(level.iter().filter(|segment| !is_full(segment)).map(|segment| (*segment).clone()).collect())
+    let unfinished = segments.iter().filter(|segment| (segment.level as usize) < LEVELS.len());
+    unfinished.for_each(|segment| levels.entry(segment.level).or_default().push(segment));
+    let level = levels.values().find(|of_level| runs(of_level) >= FAN)?;
+    Some(level.iter().map(|segment| (*segment).clone()).collect())
 }
 
-fn is_full(segment: &SegmentRef) -> bool {
-    segment.entries as usize >= PER_SEGMENT
+/// How many runs these segments are parts of. The parts of a long run are at least half full, and do not overlap.
+fn runs(segments: &[&SegmentRef]) -> usize {
+    let (parts, whole): (Vec<&SegmentRef>, Vec<_>) =
+        segments.iter().partition(|segment| segment.entries as usize >= PER_SEGMENT / 2);
+    let ranges: Vec<_> = parts.iter().map(|part| part.range()).collect();
+    let covered = |id: &ShortId| ranges.iter().filter(|range| range.contains(id)).count();
+    whole.len() + ranges.iter().map(|range| covered(range.start())).max().unwrap_or(0)
 }
 
 /// Writes new segments with the entries of these. Entries that are there twice are written once.
 pub(crate) fn merge(bucket: &Bucket, segments: &[SegmentRef]) -> Result<Vec<SegmentRef>> {
-    let level = segments.iter().map(|segment| segment.level).max().unwrap_or(0) + 1;
-    write(bucket, segments, level, &|_| true)
+    write(bucket, segments, level_of(total(segments)), &|_| true)
+}
+
+fn total(segments: &[SegmentRef]) -> usize {
+    segments.iter().map(|segment| segment.entries as usize).sum()
 }
 
 /// Writes a segment anew without the entries of some packs.
@@ -49,8 +71,9 @@ fn write(
     keep: &dyn Fn(&IndexEntry) -> bool,
 ) -> Result<Vec<SegmentRef>> {
     let index = Index::new(bucket, segments);
-    let mut cursors: Vec<Cursor<'_>> =
-        index.segments.iter().map(|segment| Cursor { segment, bucket, block: 0, read: Vec::new() }).collect();
+    let cursor = |segment| Cursor { segment, index: &index, block: 0, read: Vec::new() };
+    let mut cursors: Vec<Cursor<'_>> = index.segments.iter().map(cursor).collect();
+    let length = part_of(total(segments));
     let mut full: Vec<IndexEntry> = Vec::new();
     let mut written = Vec::new();
     let mut put = |entries: &mut Vec<IndexEntry>| -> Result<()> {
@@ -76,7 +99,7 @@ fn write(
         if keep(&entry) && full.last() != Some(&entry) {
             full.push(entry);
         }
-        if full.len() >= PER_SEGMENT {
+        if full.len() >= length {
             put(&mut full)?;
         }
     }
@@ -87,7 +110,7 @@ fn write(
 /// A segment that is read from front to back.
 struct Cursor<'a> {
     segment: &'a super::Segment,
-    bucket: &'a Bucket,
+    index: &'a Index,
     block: usize,
     /// What was read and not taken yet, backwards.
     read: Vec<IndexEntry>,
@@ -96,12 +119,12 @@ struct Cursor<'a> {
 impl Cursor<'_> {
     fn peek(&mut self) -> Result<Option<IndexEntry>> {
         if self.read.is_empty() {
-            let kept = self.segment.kept(self.bucket)?;
+            let kept = self.segment.kept(self.index)?;
             let end = (self.block + RUN).min(kept.tail.blocks());
             if self.block < end {
                 self.read = match &kept.entries {
                     Some(entries) => entries.clone(),
-                    None => self.segment.read_run(self.bucket, &kept.tail, self.block..end)?,
+                    None => self.segment.read_run(&self.index.bucket, &kept.tail, self.block..end)?,
                 };
                 self.block = if kept.entries.is_some() { kept.tail.blocks() } else { end };
                 self.read.reverse();

@@ -1,9 +1,10 @@
 //! Which object is where in a remote.
 //!
 //! The index is a handful of immutable segments that `root` names. Opening it reads nothing. The first question to a segment
-//! fetches its tail, with the filter; from then on an object that is not there costs no request, and one that is costs a block of 10 KiB.
-//! Questions come in batches, so that neighbours share requests. A small segment is fetched whole.
+//! fetches its tail, with the filter, and keeps it in the store's cache; from then on an object that is not there costs no request, and one
+//! that is costs a block of 10 KiB. Questions come in batches, so that neighbours share requests. A small segment is fetched whole.
 
+mod cache;
 mod entry;
 mod filter;
 mod merge;
@@ -20,10 +21,12 @@ use crate::bucket::{Bucket, must_be};
 use crate::error::{RemoteError, Result};
 use crate::token::Token;
 
+pub(crate) use cache::TailCache;
 pub(crate) use entry::MAX_STORED;
 pub use entry::{IndexEntry, ShortId};
-pub(crate) use merge::{due, merge, without};
-pub(crate) use segment::{PER_SEGMENT, encode};
+pub(crate) use merge::{due, level_of, merge, part_of, without};
+use segment::PER_SEGMENT;
+pub(crate) use segment::encode;
 pub use segment::{SegmentRef, Tail};
 
 /// A segment up to this length is fetched whole, and kept.
@@ -38,6 +41,7 @@ const RUN: usize = 512;
 pub(crate) struct Index {
     bucket: Bucket,
     segments: Vec<Segment>,
+    cache: Option<TailCache>,
 }
 
 #[derive(Debug)]
@@ -57,7 +61,12 @@ struct Kept {
 impl Index {
     pub(crate) fn new(bucket: &Bucket, segments: &[SegmentRef]) -> Self {
         let segment = |named: &SegmentRef| Segment { named: named.clone(), kept: Mutex::default() };
-        Self { bucket: bucket.clone(), segments: segments.iter().map(segment).collect() }
+        Self { bucket: bucket.clone(), segments: segments.iter().map(segment).collect(), cache: None }
+    }
+
+    /// The same with tails kept on the disk.
+    pub(crate) fn kept_in(self, cache: TailCache) -> Self {
+        Self { cache: Some(cache), ..self }
     }
 
     /// Where these objects are. Of several copies, one in a pack that `usable` likes; objects without one are left out.
@@ -74,7 +83,7 @@ impl Index {
             if open.is_empty() {
                 break;
             }
-            let here = segment.find(&self.bucket, &open, usable)?;
+            let here = segment.find(self, &open, usable)?;
             open.retain(|(short, _)| !here.contains_key(short));
             for id in ids {
                 if let Some(entry) = here.get(&ShortId::of(id)) {
@@ -88,7 +97,7 @@ impl Index {
     /// Every entry of every segment, segment by segment.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(&SegmentRef, &IndexEntry)) -> Result<()> {
         for segment in &self.segments {
-            segment.walk(&self.bucket, &mut |entries| {
+            segment.walk(self, &mut |entries| {
                 entries.iter().for_each(|entry| each(&segment.named, entry));
                 Ok(())
             })?;
@@ -102,43 +111,57 @@ impl Segment {
         RemoteError::damaged(&self.named.key(), detail)
     }
 
-    fn kept(&self, bucket: &Bucket) -> Result<std::sync::Arc<Kept>> {
+    fn kept(&self, index: &Index) -> Result<std::sync::Arc<Kept>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = &*kept {
             return Ok(kept.clone());
         }
-        let fetched = std::sync::Arc::new(self.fetch(bucket)?);
+        let fetched = std::sync::Arc::new(self.fetch(index)?);
         *kept = Some(fetched.clone());
         Ok(fetched)
     }
 
-    fn fetch(&self, bucket: &Bucket) -> Result<Kept> {
+    fn fetch(&self, index: &Index) -> Result<Kept> {
         self.named.check().map_err(|detail| RemoteError::damaged("root", detail))?;
         let key = self.named.key();
-        let small = self.named.length <= SMALL;
-        let from = if small { 0 } else { self.named.blocks_end() };
-        let bytes = must_be(bucket.get_range(&key, from, self.named.length - from)?, &key)?;
+        let from = if self.named.length <= SMALL { 0 } else { self.named.blocks_end() };
+        let length = self.named.length - from;
+        let on_disk = index.cache.as_ref().and_then(|cache| cache.read(&self.named.name, length));
+        if let Some(kept) = on_disk.and_then(|bytes| self.parse(from, &bytes).ok()) {
+            return Ok(kept);
+        }
+        let bytes = must_be(index.bucket.get_range(&key, from, length)?, &key)?;
+        let kept = self.parse(from, &bytes)?;
+        if let Some(cache) = &index.cache {
+            cache.keep(&self.named.name, &bytes);
+        }
+        Ok(kept)
+    }
+
+    /// Reads a tail, or a whole segment.
+    fn parse(&self, from: u64, bytes: &[u8]) -> Result<Kept> {
         let cut = usize::try_from(self.named.blocks_end() - from).unwrap_or(usize::MAX);
         // The port promises as many bytes as were asked for; that is not what a panic should depend on.
         let short = || self.damaged("ends too early".to_owned());
         let (blocks, tail) = bytes.split_at_checked(cut).ok_or_else(short)?;
         let tail = Tail::parse(&self.named, tail).map_err(|detail| self.damaged(detail))?;
-        let entries = if small { Some(self.parse_run(&tail, 0..tail.blocks(), blocks)?) } else { None };
+        let whole = from == 0 && self.named.blocks_end() > 0;
+        let entries = if whole { Some(self.parse_run(&tail, 0..tail.blocks(), blocks)?) } else { None };
         Ok(Kept { tail, entries })
     }
 
     fn find(
         &self,
-        bucket: &Bucket,
+        index: &Index,
         ids: &[(ShortId, ObjectId)],
         usable: &dyn Fn(&Token) -> bool,
     ) -> Result<HashMap<ShortId, IndexEntry>> {
-        let covered: Vec<&ShortId> =
-            ids.iter().map(|(id, _)| id).filter(|id| self.named.covers(id)).collect();
+        let range = self.named.range();
+        let covered: Vec<&ShortId> = ids.iter().map(|(id, _)| id).filter(|id| range.contains(id)).collect();
         if covered.is_empty() {
             return Ok(HashMap::new());
         }
-        let kept = self.kept(bucket)?;
+        let kept = self.kept(index)?;
         let asked: Vec<&ShortId> = covered.into_iter().filter(|id| kept.tail.may_contain(id)).collect();
         let mut found = HashMap::new();
         let mut take = |entries: &[IndexEntry], asked: &[&ShortId]| {
@@ -158,20 +181,21 @@ impl Segment {
         blocks.sort_unstable();
         blocks.dedup();
         for run in runs(&blocks) {
-            let entries = self.read_run(bucket, &kept.tail, run)?;
+            let entries = self.read_run(&index.bucket, &kept.tail, run)?;
             take(&entries, &asked);
         }
         Ok(found)
     }
 
     /// All entries in order, some at a time.
-    fn walk(&self, bucket: &Bucket, each: &mut dyn FnMut(&[IndexEntry]) -> Result<()>) -> Result<()> {
-        let kept = self.kept(bucket)?;
+    fn walk(&self, index: &Index, each: &mut dyn FnMut(&[IndexEntry]) -> Result<()>) -> Result<()> {
+        let kept = self.kept(index)?;
         if let Some(entries) = &kept.entries {
             return each(entries);
         }
         for start in (0..kept.tail.blocks()).step_by(RUN) {
-            each(&self.read_run(bucket, &kept.tail, start..(start + RUN).min(kept.tail.blocks()))?)?;
+            let end = (start + RUN).min(kept.tail.blocks());
+            each(&self.read_run(&index.bucket, &kept.tail, start..end)?)?;
         }
         Ok(())
     }

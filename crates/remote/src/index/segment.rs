@@ -24,7 +24,7 @@ const FENCE: usize = 36;
 pub struct SegmentRef {
     /// Its name.
     pub name: Token,
-    /// How often its entries were merged.
+    /// How large the run was that it is a part of; see `merge`.
     pub level: u32,
     /// How many there are.
     pub entries: u32,
@@ -56,13 +56,18 @@ impl SegmentRef {
         {
             return Err(format!("names segment {} with impossible lengths", self.name));
         }
+        if ShortId::parse(&self.first).is_none() || ShortId::parse(&self.last).is_none() {
+            return Err(format!("names segment {} with a first or last id that is none", self.name));
+        }
         Ok(())
     }
 
-    /// Whether an id would be between its first and its last one.
-    pub(crate) fn covers(&self, id: &ShortId) -> bool {
-        let id = cas_core::id::hex(&id.0);
-        self.first <= id && id <= self.last
+    /// The ids that can be in it. What is no id leaves nothing that could.
+    pub(crate) fn range(&self) -> std::ops::RangeInclusive<ShortId> {
+        match (ShortId::parse(&self.first), ShortId::parse(&self.last)) {
+            (Some(first), Some(last)) => first..=last,
+            _ => ShortId([1; 20])..=ShortId([0; 20]),
+        }
     }
 
     /// Where its blocks end and its tail begins.
