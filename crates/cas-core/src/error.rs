@@ -77,6 +77,26 @@ pub enum StoreError {
         /// The object.
         id: ObjectId,
     },
+    /// An object is in another place, and could not be read there.
+    #[error("object {} is not here but in `{place}`, and could not be read there", id.short())]
+    Beyond {
+        /// The object.
+        id: ObjectId,
+        /// What the place is called.
+        place: String,
+        /// Whether it is there and is not what it should be.
+        damaged: bool,
+        /// What was said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Data is in another place, which cannot be opened.
+    #[error("data of this snapshot is not here but in `{place}`, which cannot be opened")]
+    NoBeyond {
+        /// What the place is called.
+        place: String,
+        /// What was said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The catalogue names a pack that is not there.
     #[error("pack {pack} is missing")]
     MissingPack {
@@ -233,6 +253,7 @@ impl StoreError {
             Self::Malformed { .. } => "IJ-S011",
             Self::MissingObject { .. } => "IJ-S012",
             Self::MissingPack { .. } => "IJ-S013",
+            Self::Beyond { .. } | Self::NoBeyond { .. } => "IJ-S014",
             Self::KeyNeeded { .. } => "IJ-S020",
             Self::WrongKey { .. } => "IJ-S021",
             Self::NotEncrypted { .. } => "IJ-S022",
@@ -264,7 +285,8 @@ impl StoreError {
             | Self::RefName { .. }
             | Self::RefMissing { .. }
             | Self::Invalid { .. } => Class::Usage,
-            Self::Damaged { .. }
+            Self::Beyond { damaged: true, .. }
+            | Self::Damaged { .. }
             | Self::Malformed { .. }
             | Self::MissingObject { .. }
             | Self::MissingPack { .. } => Class::Corruption,
@@ -279,7 +301,9 @@ impl StoreError {
                 }
                 _ => Class::Environment,
             },
-            Self::TransactionFailed { .. } => Class::Environment,
+            Self::TransactionFailed { .. } | Self::Beyond { .. } | Self::NoBeyond { .. } => {
+                Class::Environment
+            }
             Self::Bug { .. } => Class::Bug,
         }
     }
@@ -326,6 +350,12 @@ impl StoreError {
             }
             Self::Damaged { .. } | Self::MissingPack { .. } | Self::MissingObject { .. } => Some(
                 "run `infinijup store verify` to see how much is affected; other snapshots stay readable",
+            ),
+            Self::Beyond { damaged: true, .. } => {
+                Some("`infinijup remote verify` shows how much is affected")
+            }
+            Self::Beyond { .. } | Self::NoBeyond { .. } => Some(
+                "see that the remote can be reached with the daemon's credentials, or bring the data with `infinijup fetch`",
             ),
             Self::Catalogue { .. } if self.class() == Class::Corruption => {
                 Some("the catalogue can be made anew from the packs: `infinijup store rebuild`")

@@ -11,6 +11,7 @@
 //!   refs/tags/NAME       a fixed name for a commit
 //!   locks/               one file per lock
 //!   cache/               may be deleted at any time
+//!   elsewhere            objects whose data is in another place: a text file
 //! ```
 
 use std::fs;

@@ -9,11 +9,13 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod beyond;
 pub mod blob;
 mod carry;
 pub mod catalogue;
 mod codec;
 pub mod crypto;
+pub mod elsewhere;
 pub mod error;
 pub mod fsio;
 pub mod gc;

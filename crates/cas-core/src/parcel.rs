@@ -164,6 +164,11 @@ impl Foreign {
     pub fn content(&self) -> &[u8] {
         &self.content
     }
+
+    /// The same, for whoever needs nothing else of it.
+    pub fn into_content(self) -> Vec<u8> {
+        self.content
+    }
 }
 
 impl WriteTransaction {

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use crate::blob;
+use crate::elsewhere::Elsewhere;
 use crate::error::{Class, Result, StoreError};
 use crate::id::{Kind, ObjectId};
 use crate::memory;
@@ -142,6 +143,9 @@ pub(crate) struct Marker<'a> {
     /// Reachable bulk data that the catalogue does not have. Looked up as it is found, because a [`LiveSet`] does not
     /// keep whole ids; `None` if nobody asked.
     pub(crate) missing: Option<Vec<ObjectId>>,
+    /// Below these data may be missing. They come last, so that what others need, too, is asked for.
+    elsewhere: Elsewhere,
+    deferred: Vec<Reference>,
 }
 
 impl<'a> Marker<'a> {
@@ -152,13 +156,25 @@ impl<'a> Marker<'a> {
     ) -> Result<Self> {
         let context = ReadContext::new()?;
         let (live, unreadable) = (LiveSet::default(), Vec::new());
-        Ok(Self { store, above, progress, context, content: Vec::new(), live, unreadable, missing: None })
+        let (content, missing) = (Vec::new(), None);
+        let (elsewhere, deferred) = (Elsewhere::default(), Vec::new());
+        Ok(Self { store, above, progress, context, content, live, unreadable, missing, elsewhere, deferred })
     }
 
-    /// Also asks the catalogue for every object of bulk data.
-    pub(crate) fn looking_for_missing(mut self) -> Self {
+    /// Also asks the catalogue for every object of bulk data, but for what is [elsewhere](crate::elsewhere).
+    pub(crate) fn looking_for_missing(mut self) -> Result<Self> {
         self.missing = Some(Vec::new());
-        self
+        self.elsewhere = self.store.elsewhere()?;
+        Ok(self)
+    }
+
+    /// What is missing. Call it when all is marked: what has its data elsewhere is marked now.
+    pub(crate) fn missing(&mut self) -> Result<Vec<ObjectId>> {
+        let missing = self.missing.take().unwrap_or_default();
+        for reference in std::mem::take(&mut self.deferred) {
+            self.mark(reference)?;
+        }
+        Ok(missing)
     }
 
     /// Whether an object of either sort was marked.
@@ -209,6 +225,10 @@ impl<'a> Marker<'a> {
         let mut stack = vec![root];
         while let Some(reference) = stack.pop() {
             if reference.weak && !self.store.contains(&reference.id)? {
+                continue;
+            }
+            if self.missing.is_some() && self.elsewhere.place(&reference.id).is_some() {
+                self.deferred.push(reference);
                 continue;
             }
             if !self.live.insert(reference.kind, &reference.id) {

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::beyond::Beyond;
 use crate::catalogue::{self, Catalogue, Location, PackNo};
 use crate::codec::Decoder;
 use crate::crypto::{KdfCost, Keyring, PackKey, Unlock};
@@ -74,6 +75,15 @@ pub struct Store {
     pub(crate) packs: Arc<dyn Packs>,
     /// Those that are open.
     open: Mutex<HashMap<PackNo, Arc<OpenPack>>>,
+    /// Who is asked for what is not here.
+    pub(crate) beyond: OnceLock<Arc<dyn Beyond>>,
+}
+
+/// Where an object was found.
+enum Found {
+    Here(Arc<OpenPack>, Location),
+    /// And this is its content.
+    Beyond(Vec<u8>),
 }
 
 /// A pack with its key.
@@ -181,7 +191,8 @@ impl Store {
         options: OpenOptions,
     ) -> Self {
         let hasher = keys.as_ref().map_or_else(IdHasher::plain, |keys| IdHasher::keyed(&keys.id_secret()));
-        Self { layout, format, catalogue, keys, hasher, options, packs, open: Mutex::default() }
+        let (open, beyond) = (Mutex::default(), OnceLock::new());
+        Self { layout, format, catalogue, keys, hasher, options, packs, open, beyond }
     }
 
     /// Where the store is.
@@ -238,7 +249,13 @@ impl Store {
         context: &mut ReadContext,
         content: &mut Vec<u8>,
     ) -> Result<()> {
-        let (pack, location) = self.locate(id)?;
+        let (pack, location) = match self.locate(kind, id)? {
+            Found::Here(pack, location) => (pack, location),
+            Found::Beyond(found) => {
+                *content = found;
+                return Ok(());
+            }
+        };
         // The bytes are all overwritten; only growth has to write zeros first.
         content.resize(location.plain_len as usize, 0);
         self.decode_at(&pack, &location, kind, id, context, content)
@@ -252,12 +269,22 @@ impl Store {
         context: &mut ReadContext,
         out: &mut [u8],
     ) -> Result<()> {
-        let (pack, location) = self.locate(id)?;
-        if location.plain_len as usize != out.len() {
-            let detail = format!("has {} bytes, its map says {}", location.plain_len, out.len());
+        let found = self.locate(kind, id)?;
+        let len = match &found {
+            Found::Here(_, location) => location.plain_len as usize,
+            Found::Beyond(content) => content.len(),
+        };
+        if len != out.len() {
+            let detail = format!("has {len} bytes, its map says {}", out.len());
             return Err(StoreError::Malformed { id: *id, detail });
         }
-        self.decode_at(&pack, &location, kind, id, context, out)
+        match found {
+            Found::Here(pack, location) => self.decode_at(&pack, &location, kind, id, context, out),
+            Found::Beyond(content) => {
+                out.copy_from_slice(&content);
+                Ok(())
+            }
+        }
     }
 
     fn decode_at(
@@ -283,13 +310,19 @@ impl Store {
         Ok(())
     }
 
-    /// Finds an object and opens its pack.
-    fn locate(&self, id: &ObjectId) -> Result<(Arc<OpenPack>, Location)> {
-        let location = self.find(id)?;
-        self.open_at(id, location)
+    /// Finds an object and opens its pack; one that is not here is read from where it is.
+    fn locate(&self, kind: Kind, id: &ObjectId) -> Result<Found> {
+        let here = self.find(id).and_then(|location| self.open_at(id, location));
+        match (here, self.beyond.get()) {
+            (Ok((pack, location)), _) => Ok(Found::Here(pack, location)),
+            (Err(error @ StoreError::MissingObject { .. }), Some(beyond)) => {
+                beyond.read(kind, id)?.map(Found::Beyond).ok_or(error)
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
-    fn find(&self, id: &ObjectId) -> Result<Location> {
+    pub(crate) fn find(&self, id: &ObjectId) -> Result<Location> {
         self.catalogue.lookup(id)?.ok_or(StoreError::MissingObject { id: *id })
     }
 

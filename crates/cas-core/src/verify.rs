@@ -233,7 +233,7 @@ impl Store {
         progress: &dyn Progress,
     ) -> Result<()> {
         above.renew(self)?;
-        let mut all = Marker::new(self, above, progress)?.looking_for_missing();
+        let mut all = Marker::new(self, above, progress)?.looking_for_missing()?;
         let mut names = Vec::new();
         for (name, target) in self.refs().list("")? {
             match target {
@@ -247,6 +247,7 @@ impl Store {
                 }
             }
         }
+        let missing = all.missing()?;
         report.reachable = all.live.len();
         let mut lost = damaged.clone();
         for unreadable in all.unreadable {
@@ -255,7 +256,7 @@ impl Store {
             report.add(true, sentence, Some(unreadable.error));
         }
         // Bulk data is not read here; that the catalogue has it is what can be asked without reading it.
-        for id in all.missing.into_iter().flatten() {
+        for id in missing {
             lost.insert(id);
             report.add(
                 true,

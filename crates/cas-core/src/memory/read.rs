@@ -142,7 +142,18 @@ impl Store {
                 }
             }
         }
-        let objects: Vec<ObjectId> = objects.into_iter().collect();
+        let mut objects: Vec<ObjectId> = objects.into_iter().collect();
+        if let Some(beyond) = self.beyond()? {
+            let (mut here, mut far) = (Vec::new(), Vec::new());
+            for id in objects {
+                if self.contains(&id)? { &mut here } else { &mut far }.push(id);
+            }
+            // Of what is not here, that somebody has it. It is compared with its id when it is read.
+            if let Some(id) = beyond.first_absent(&far)? {
+                return Err(StoreError::MissingObject { id });
+            }
+            objects = here;
+        }
         parallel::for_each(self.threads(), &objects, ReadContext::new, |context, id| {
             self.check_bytes_of(id, context)
         })
@@ -160,6 +171,44 @@ impl Store {
         Ok(leaves)
     }
 
+    /// Tells whoever has the pages that are not here which these are, in the order in which they will be read.
+    fn announce(&self, leaves: &[(u64, ObjectId)], regions: &[Region]) -> Result<()> {
+        let Some(beyond) = self.beyond()? else { return Ok(()) };
+        let (mut context, mut bytes) = (ReadContext::new()?, Vec::new());
+        let (mut seen, mut far) = (HashSet::new(), Vec::new());
+        for (number, id) in leaves {
+            let leaf = tree::load_leaf(self, id, &mut context, &mut bytes)?;
+            let base = number * LEAF_SPAN;
+            for extent in clipped(&leaf.extents, within(regions, base, LEAF_SPAN), base) {
+                let Target::Stored { object, .. } = extent.target else { continue };
+                let id = leaf.objects[usize::from(object)].id;
+                if seen.insert(id) && !self.contains(&id)? {
+                    far.push(id);
+                }
+            }
+        }
+        if !far.is_empty() {
+            beyond.expect(&far);
+        }
+        Ok(())
+    }
+
+    /// Whether pages of `regions` are not here.
+    pub fn is_beyond(&self, root: &MapRoot, regions: &[Region]) -> Result<bool> {
+        if self.beyond()?.is_none() {
+            return Ok(false);
+        }
+        let mut bytes = Vec::new();
+        for (_, id) in self.leaves_in(root, regions)? {
+            for object in &tree::load_leaf(self, &id, &mut ReadContext::new()?, &mut bytes)?.objects {
+                if !self.contains(&object.id)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
     fn read_pages(
         &self,
         root: &MapRoot,
@@ -169,6 +218,7 @@ impl Store {
         progress: &dyn Progress,
     ) -> Result<()> {
         let leaves = self.leaves_in(root, regions)?;
+        self.announce(&leaves, regions)?;
         progress.begin(Task::Read, Some(bytes));
         let read = |reader: &mut LeafReader<'_>, (number, id): &(u64, ObjectId)| {
             progress.advance(Task::Read, reader.read(*number, id, regions, sink)?);
