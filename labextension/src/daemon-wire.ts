@@ -140,6 +140,8 @@ export type CommitView = {
   session?: string | null;
   /** The snapshot that the session went back to, if `reason` is `rollback` and that one is still there. */
   back_to?: string | null;
+  /** The remote that its data is in, if that is not here: a restore reads it from there. */
+  elsewhere?: string | null;
 };
 
 /** The answer of `GET /v1/sessions/{id}/history` and `GET /v1/history`. */

@@ -61,6 +61,9 @@ pub struct CommitView {
     /// The snapshot that the session went back to, if `reason` is `rollback` and that one is still there.
     #[serde(default)]
     pub back_to: Option<String>,
+    /// The remote that its data is in, if that is not here: a restore reads it from there.
+    #[serde(default)]
+    pub elsewhere: Option<String>,
 }
 
 /// A cell of a notebook.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use api::{CellNote, CommitView};
 use cas_core::ObjectId;
+use cas_core::elsewhere::Elsewhere;
 use cas_core::progress::Silent;
 use manifest::history::Grafts;
 use manifest::snapshot::NotebookSection;
@@ -58,6 +59,7 @@ impl UserStore {
         let bytes = figures
             .bytes
             .unwrap_or_else(|| self.snapshot_of(&commit.snapshot).map_or(0, |snapshot| snapshot.bytes()));
+        let elsewhere = names.elsewhere.place(&commit.snapshot).map(str::to_owned);
         let back_to = self.back_to(&id).filter(|to| !names.grafts.contains(to));
         CommitView {
             id: id.to_string(),
@@ -80,6 +82,7 @@ impl UserStore {
             has_variables: commit.has_variables,
             session: commit.session,
             back_to: back_to.map(|id| id.to_string()),
+            elsewhere,
         }
     }
 }
@@ -89,6 +92,7 @@ impl UserStore {
 pub struct Names {
     tags: HashMap<ObjectId, Vec<String>>,
     grafts: Arc<Grafts>,
+    elsewhere: Elsewhere,
 }
 
 impl Names {
@@ -98,7 +102,7 @@ impl Names {
 
     /// For whoever has read the tags already.
     pub fn with_tags(store: &UserStore, tags: HashMap<ObjectId, Vec<String>>) -> Result<Self> {
-        Ok(Self { tags, grafts: store.grafts()? })
+        Ok(Self { tags, grafts: store.grafts()?, elsewhere: store.store.elsewhere()? })
     }
 }
 

@@ -28,6 +28,7 @@ mod root;
 mod stat;
 #[cfg(test)]
 mod tests;
+mod through;
 mod token;
 mod verify;
 mod walk;
@@ -36,7 +37,7 @@ pub use bucket::{
     Address, Condition, Limited, Listed, ObjectStoreBucket, Objects, Patience, Put, Version, probe,
 };
 pub use error::{RemoteError, Result};
-pub use fetch::{FetchOptions, FetchReport, Fetched, Movement};
+pub use fetch::{FetchOptions, FetchReport, Fetched, HistoryOnly, Movement};
 pub use gc::{GcOptions, GcReport};
 pub use index::{IndexEntry, SegmentRef, ShortId, Tail};
 pub use keys::{is_sealed, unlock};
@@ -46,5 +47,6 @@ pub use publish::Published;
 pub use push::{PushReport, Pushed};
 pub use remote::{Introduction, Remote, View};
 pub use stat::Stat;
+pub use through::ReadThrough;
 pub use token::Token;
 pub use verify::{Depth, VerifyReport};

@@ -157,8 +157,10 @@ impl Remote {
             let ids: Vec<ObjectId> = batch.iter().map(|(reference, _)| reference.id).collect();
             let there = view.find_safe(&ids)?;
             for (reference, stored) in batch {
-                if !there.contains_key(&reference.id) {
-                    missing.add(reference, stored);
+                match stored {
+                    _ if there.contains_key(&reference.id) => {}
+                    Some(stored) => missing.add(reference, stored),
+                    None => return Err(StoreError::MissingObject { id: reference.id }.into()),
                 }
             }
         }
@@ -305,20 +307,25 @@ impl<'a> LocalWalk<'a> {
         Ok(())
     }
 
-    /// More objects with their stored length, about so many. `None`: that was all.
-    fn next(&mut self, about: usize) -> Result<Option<Vec<(Reference, u64)>>> {
+    /// More objects with their stored length, about so many. `None`: that was all. Data without a length is not here: it may be
+    /// where it is pushed to.
+    fn next(&mut self, about: usize) -> Result<Option<Vec<(Reference, Option<u64>)>>> {
         let mut batch = Vec::new();
         while let Some(reference) = self.open.pop() {
             if !self.done.insert(reference.id) {
                 continue;
             }
             let Some(location) = self.store.catalogue().lookup(&reference.id)? else {
+                if !reference.kind.is_metadata() {
+                    batch.push((reference, None));
+                    continue;
+                }
                 if reference.weak {
                     continue;
                 }
                 return Err(StoreError::MissingObject { id: reference.id }.into());
             };
-            batch.push((reference, u64::from(location.stored_len)));
+            batch.push((reference, Some(u64::from(location.stored_len))));
             if reference.kind.is_metadata() {
                 self.store.read_into(reference.kind, &reference.id, &mut self.context, &mut self.content)?;
                 let below = reach::references(reference.kind, &self.content, self.above)

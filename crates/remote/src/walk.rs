@@ -24,6 +24,8 @@ pub(crate) struct Walk<'a> {
     open: Vec<Reference>,
     /// Needed, and not in the remote.
     pub(crate) missing: Vec<ObjectId>,
+    /// Nothing but what leads on is looked at.
+    pub(crate) history_only: bool,
     context: ReadContext,
 }
 
@@ -38,7 +40,8 @@ pub(crate) struct Batch {
 impl<'a> Walk<'a> {
     pub(crate) fn new(remote: &'a Remote, view: &'a View, above: &'a dyn References) -> Result<Self> {
         let (done, open, missing) = (HashSet::new(), Vec::new(), Vec::new());
-        Ok(Self { remote, view, above, done, open, missing, context: ReadContext::new()? })
+        let (history_only, context) = (false, ReadContext::new()?);
+        Ok(Self { remote, view, above, done, open, missing, history_only, context })
     }
 
     /// Begins at a commit. What kind of object that is, the index says.
@@ -59,7 +62,8 @@ impl<'a> Walk<'a> {
         while wanted.len() < BATCH
             && let Some(reference) = self.open.pop()
         {
-            if self.done.insert(reference.id) {
+            let left_out = self.history_only && !reference.kind.is_metadata();
+            if !left_out && self.done.insert(reference.id) {
                 wanted.push(reference);
             }
         }

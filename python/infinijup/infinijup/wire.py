@@ -235,6 +235,8 @@ class CommitView(_CommitViewAlways, total=False):
     session: str | None
     # The snapshot that the session went back to, if `reason` is `rollback` and that one is still there.
     back_to: str | None
+    # The remote that its data is in, if that is not here: a restore reads it from there.
+    elsewhere: str | None
 
 
 class _CommitsAlways(TypedDict):

@@ -31,8 +31,8 @@ pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, Kernelspec
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs, SetupGpuArgs};
 pub(crate) use prune::{ForgetArgs, GcArgs};
 pub(crate) use remote::{
-    CloneArgs, FetchArgs, PullArgs, PushArgs, RemoteAddArgs, RemoteCommand, RemoteGcArgs, RemoteNameArgs,
-    RemoteVerifyArgs, TransferArgs,
+    CloneArgs, FetchArgs, HistoryArgs, PullArgs, PushArgs, RemoteAddArgs, RemoteCommand, RemoteGcArgs,
+    RemoteNameArgs, RemoteVerifyArgs, TransferArgs,
 };
 pub(crate) use session::{
     BranchArgs, ExecArgs, FilesArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs, ServersArgs,

@@ -105,6 +105,14 @@ pub(crate) struct TransferArgs {
     pub(crate) force: bool,
 }
 
+/// What those have that bring snapshots.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Only the history; data stays in the remote, and is read from there when it is needed
+    #[arg(long)]
+    pub(crate) history: bool,
+}
+
 /// Send what a remote lacks, then move its threads and tags.
 #[derive(Debug, Args)]
 #[command(
@@ -141,7 +149,8 @@ Everything is compared with its id on the way in. A thread that does not lead to
 followed.",
     after_help = "Example:
   infinijup fetch
-  infinijup fetch origin analysis"
+  infinijup fetch origin analysis
+  infinijup fetch --history"
 )]
 pub(crate) struct FetchArgs {
     /// The remote
@@ -150,6 +159,8 @@ pub(crate) struct FetchArgs {
     /// Threads and tags; all if none is named
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
 }
@@ -177,7 +188,8 @@ What an encrypted store has pushed is cloned with its --key-file or --passphrase
     after_help = "Example:
   infinijup clone s3://my-bucket/notebooks
   infinijup clone s3://my-bucket/notebooks --key-file store.key
-  infinijup clone s3://my-bucket/notebooks --name lab"
+  infinijup clone s3://my-bucket/notebooks --name lab
+  infinijup clone s3://my-bucket/notebooks --history"
 )]
 pub(crate) struct CloneArgs {
     /// Where the remote is
@@ -186,6 +198,8 @@ pub(crate) struct CloneArgs {
     /// What it shall be called here
     #[arg(long, value_name = "NAME", default_value = "origin")]
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
 }

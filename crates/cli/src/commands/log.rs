@@ -242,6 +242,9 @@ fn line(printer: &Printer, view: &CommitView, drawn: Option<&Drawn>) -> String {
     if said.is_empty() {
         said = format!("({})", commit.reason);
     }
+    if let Some(place) = &commit.elsewhere {
+        said = format!("(in {}) {said}", format::safe(place));
+    }
     let columns = [id.len(), time.len(), size.len(), names.chars().count()];
     let taken = columns.iter().map(|width| width + 2).sum::<usize>()
         + drawn.map_or(0, |drawn| drawn.lane.chars().count() + 2);

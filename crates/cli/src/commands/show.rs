@@ -94,6 +94,8 @@ fn head(
         let note = if store.contains(parent)? { "" } else { " (not in this store)" };
         row("parent", format!("{}{note}", style.id(&parent.short())));
     }
+    let elsewhere = view.commit.elsewhere.as_deref();
+    row("data", elsewhere.map(|place| format!("in {}, not here", format::safe(place))).unwrap_or_default());
     row("written by", format!("infinijup {}", format::safe(&view.tool)));
     let mut lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<12}{value}")).collect();
     if !view.commit.message.is_empty() {

@@ -12,12 +12,16 @@ use api::DaemonView;
 use api::places::{STATE_VARIABLE, store_in, variable};
 use cas_core::layout::{Format, Layout};
 use cas_core::{OpenOptions, Store, StoreError};
+use remote::ReadThrough;
 
 use super::daemon::starter;
 use super::online::Online;
 use crate::context::{Context, STORE_NAME};
 use crate::error::CliError;
 use crate::secret;
+
+/// A command keeps so much of what it reads from remotes. The daemon, while it reads from one, has the cache to itself.
+const CACHE: u64 = 1 << 30;
 
 /// A store, which may not be there.
 #[derive(Debug)]
@@ -86,8 +90,14 @@ impl Target {
         Ok(&self.root)
     }
 
-    /// Opens it, with a key if it needs one.
+    /// Opens it, with a key if it needs one. What it lacks of a history is read from the remote that has it.
     pub(super) fn open(&self, context: &Context) -> Result<Arc<Store>> {
+        let store = self.open_alone(context)?;
+        ReadThrough::attach(&store, CACHE);
+        Ok(store)
+    }
+
+    fn open_alone(&self, context: &Context) -> Result<Arc<Store>> {
         let root = &self.root;
         let format = Format::read(&Layout::new(root)).map_err(|error| match error {
             StoreError::NotAStore { path } if self.is_daemons() => CliError::NothingYet { path }.into(),

@@ -63,7 +63,13 @@ pub(crate) fn run(context: &Context, args: &VerifyArgs) -> Result<()> {
         bytes_read: report.bytes_read,
         reachable_objects: report.reachable,
     };
-    printer.data(&summary, &summary_lines(&report, depth))?;
+    let mut lines = summary_lines(&report, depth);
+    let elsewhere = store.elsewhere()?;
+    if !elsewhere.is_empty() {
+        let snapshots = format::plural(elsewhere.len() as u64, "snapshot");
+        lines.push(format!("the data of {snapshots} is in a remote; `infinijup remote verify` looks there"));
+    }
+    printer.data(&summary, &lines)?;
     match report.problems.len() {
         0 => Ok(()),
         count => Err(CliError::ProblemsFound { count }.into()),

@@ -45,6 +45,12 @@ impl Objects for Limited {
         self.inner.get_range(key, offset, len)
     }
 
+    fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+        let found = self.inner.get_up_to(key, offset, len)?;
+        self.pay(found.as_ref().map_or(0, |bytes| bytes.len() as u64));
+        Ok(found)
+    }
+
     fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put> {
         self.pay(bytes.len() as u64);
         self.inner.put(key, bytes, condition)

@@ -56,6 +56,8 @@ pub trait Objects: Send + Sync + fmt::Debug {
     fn get(&self, key: &str, limit: u64) -> Result<Option<(Vec<u8>, Version)>>;
     /// Reads `len` bytes from `offset` on, exactly; an object that ends before is an error. `None`: there is no such object.
     fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>>;
+    /// The same, but for an object that ends before: then what there is.
+    fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>>;
     /// Writes an object whole, under a condition.
     fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put>;
     /// Removes an object. One that is not there is no error.
@@ -108,6 +110,10 @@ impl Bucket {
 
     pub(crate) fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
         self.patiently(|| self.objects.get_range(key, offset, len))
+    }
+
+    pub(crate) fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+        self.patiently(|| self.objects.get_up_to(key, offset, len))
     }
 
     pub(crate) fn delete(&self, key: &str) -> Result<()> {

@@ -166,18 +166,19 @@ impl Objects for ObjectStoreBucket {
     }
 
     fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+        match self.get_up_to(key, offset, len)? {
+            Some(bytes) if (bytes.len() as u64) < len => Err(RemoteError::damaged(key, "ends too early")),
+            found => Ok(found),
+        }
+    }
+
+    fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
         if len == 0 {
             return Ok(Some(Vec::new()));
         }
         let range = GetRange::Bounded(offset..offset.saturating_add(len));
-        let Some((bytes, _)) = self.runtime.block_on(self.read(key, Some(range), len))? else {
-            return Ok(None);
-        };
-        if bytes.len() as u64 == len {
-            Ok(Some(bytes))
-        } else {
-            Err(RemoteError::damaged(key, "ends too early"))
-        }
+        let found = self.runtime.block_on(self.read(key, Some(range), len))?;
+        Ok(found.map(|(bytes, _)| bytes))
     }
 
     fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put> {

@@ -99,6 +99,10 @@ impl Objects for Faulty {
         self.make("get", key, || self.inner.get_range(key, offset, len))
     }
 
+    fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+        self.make("get", key, || self.inner.get_up_to(key, offset, len))
+    }
+
     fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put> {
         self.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.make("put", key, || self.inner.put(key, bytes, condition))

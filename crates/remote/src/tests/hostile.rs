@@ -31,6 +31,10 @@ impl<F: Fn(&str, Vec<u8>) -> Option<Vec<u8>> + Send + Sync> Objects for Lying<F>
         Ok(self.0.get_range(key, offset, len)?.and_then(|bytes| (self.1)(key, bytes)))
     }
 
+    fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.get_up_to(key, offset, len)?.and_then(|bytes| (self.1)(key, bytes)))
+    }
+
     fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put> {
         self.0.put(key, bytes, condition)
     }
@@ -216,6 +220,9 @@ fn a_server_that_ignores_conditions_is_refused() {
         }
         fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
             self.0.get_range(key, offset, len)
+        }
+        fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+            self.0.get_up_to(key, offset, len)
         }
         fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put> {
             let ignored = matches!(condition, Condition::Absent) == self.1;

@@ -8,6 +8,7 @@ mod faulty;
 mod hostile;
 mod keys;
 mod rewrite;
+mod through;
 mod transfer;
 
 use std::sync::Arc;

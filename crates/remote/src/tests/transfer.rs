@@ -20,6 +20,7 @@ pub(super) fn everything() -> FetchOptions {
         force: false,
         room: None,
         dry_run: false,
+        history: None,
     }
 }
 

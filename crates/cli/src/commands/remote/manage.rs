@@ -77,6 +77,12 @@ fn remove(context: &Context, args: &RemoteNameArgs) -> Result<()> {
     let store = target::open(context)?;
     let gone = Named::remove(&store, &args.name)?;
     let address = gone.address.to_string();
+    if store.elsewhere()?.places().contains(gone.name.as_str()) {
+        context.printer.warning(&format!(
+            "snapshots have their data there alone; they can be restored when {address} is added as {} again",
+            format::safe(&gone.name)
+        ));
+    }
     let line = format!("{} is forgotten; nothing in {address} was touched", format::safe(&gone.name));
     let one = One { message_type: "remote_removed", name: &gone.name, address, created: None };
     Ok(context.printer.data(&one, &[line])?)

@@ -8,13 +8,13 @@ use cas_core::{Store, StoreError};
 use manifest::history;
 use manifest::stored::{History, ManifestReferences};
 use manifest::{ReadError, Tag};
-use remote::{Address, FetchOptions, FetchReport, Movement, Named, Remote};
+use remote::{Address, FetchOptions, FetchReport, HistoryOnly, Movement, Named, Remote};
 use serde::Serialize;
 
 use super::super::import::recall;
 use super::super::target::{self, Target};
 use super::{open, refs_of, sealed, server};
-use crate::args::{CloneArgs, FetchArgs, TransferArgs};
+use crate::args::{CloneArgs, FetchArgs, HistoryArgs, TransferArgs};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::format;
@@ -47,14 +47,14 @@ struct One {
 pub(crate) fn fetch(context: &Context, args: &FetchArgs) -> Result<()> {
     let store = target::open(context)?;
     let named = Named::find(&store, &args.remote)?;
-    let report = receive(context, &store, &named, &args.names, &args.transfer)?;
+    let report = receive(context, &store, &named, &args.names, (&args.history, &args.transfer))?;
     tell(context, &named, &args.transfer, report, None)
 }
 
 pub(crate) fn pull(context: &Context, args: &FetchArgs) -> Result<()> {
     let store = target::open(context)?;
     let named = Named::find(&store, &args.remote)?;
-    pull_from(context, &store, &named, &args.names, &args.transfer)
+    pull_from(context, &store, &named, &args.names, (&args.history, &args.transfer))
 }
 
 pub(crate) fn clone(context: &Context, args: &CloneArgs) -> Result<()> {
@@ -64,7 +64,7 @@ pub(crate) fn clone(context: &Context, args: &CloneArgs) -> Result<()> {
     // One that is not there is not made: that would be the clone of a typing mistake.
     open(&store, &named, None)?;
     named.clone().save(&store)?;
-    pull_from(context, &store, &named, &[], &args.transfer)
+    pull_from(context, &store, &named, &[], (&args.history, &args.transfer))
 }
 
 /// The store that is meant; an empty one is made if there is none.
@@ -86,9 +86,9 @@ fn pull_from(
     store: &Arc<Store>,
     named: &Named,
     names: &[String],
-    transfer: &TransferArgs,
+    (history, transfer): (&HistoryArgs, &TransferArgs),
 ) -> Result<()> {
-    let report = receive(context, store, named, names, transfer)?;
+    let report = receive(context, store, named, names, (history, transfer))?;
     if transfer.dry_run {
         return tell(context, named, transfer, report, None);
     }
@@ -126,7 +126,7 @@ fn receive(
     store: &Arc<Store>,
     named: &Named,
     names: &[String],
-    transfer: &TransferArgs,
+    (history, transfer): (&HistoryArgs, &TransferArgs),
 ) -> Result<FetchReport> {
     let remote: Remote = open(store, named, transfer.limit_rate)?;
     let refs = if names.is_empty() {
@@ -140,6 +140,7 @@ fn receive(
         force: transfer.force,
         room: Some(room(store)?),
         dry_run: transfer.dry_run,
+        history: history.history.then(|| HistoryOnly { kind: manifest::SNAPSHOT, place: named.name.clone() }),
     };
     let references = ManifestReferences::default();
     let report = remote.fetch(&options, &references, &context.meter)?;
