@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cas_core::refs::{Expected, RefChange};
-use cas_core::{ObjectId, WriteTransaction};
+use cas_core::{ObjectId, StoreError, WriteTransaction};
 use jiff::Timestamp;
 use manifest::snapshot::{NotebookSection, OutsideSection, VariablesSection, WorkspaceSection};
 use manifest::stored;
@@ -63,6 +63,7 @@ impl UserStore {
         new: NewCommit<'_>,
     ) -> Result<(ObjectId, ObjectId)> {
         let snapshot = stored::save(new.snapshot, &session)?;
+        self.make_whole(&session, &snapshot)?;
         let tag = new.tag.map(Tag::new).transpose()?;
         let commit = Commit {
             snapshot,
@@ -161,6 +162,26 @@ impl UserStore {
         Ok(self.commit_snapshot(session, new)?.0)
     }
 
+    /// What is committed here is whole here, also where it shares data with a snapshot that is elsewhere: that is brought now. If it cannot
+    /// be, the new snapshot has its data elsewhere, too, which is better than none.
+    fn make_whole(&self, session: &WriteTransaction, snapshot: &ObjectId) -> Result<()> {
+        let elsewhere = self.store.elsewhere()?;
+        if elsewhere.is_empty() || elsewhere.place(snapshot).is_some() {
+            return Ok(());
+        }
+        session.flush()?;
+        for absent in self.store.absent_below(snapshot, &stored::ManifestReferences::default())? {
+            match self.store.get(absent.kind, &absent.id) {
+                Ok(content) => drop(session.put(absent.kind, content)?),
+                Err(StoreError::Beyond { place, .. } | StoreError::NoBeyond { place, .. }) => {
+                    return Ok(self.store.change_elsewhere(|list| list.add(*snapshot, &place))?);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     fn commit(
         &self,
         session: WriteTransaction,
@@ -193,8 +214,6 @@ fn author(user: &User) -> Author {
 
 #[cfg(test)]
 mod tests {
-    use cas_core::StoreError;
-
     use super::*;
     use crate::HistoryError;
     use crate::testing::{ada, commit, commit_at, own_store};

@@ -18,13 +18,24 @@ pub struct OwnStore {
     root: PathBuf,
     key: Option<StoreKey>,
     open: Mutex<Option<UserStore>>,
+    beyond: Option<LookBeyond>,
+}
+
+/// Tells a store, when it is opened, whom to ask for what is not in it.
+#[derive(Clone)]
+pub struct LookBeyond(pub Arc<dyn Fn(&Arc<Store>) + Send + Sync>);
+
+impl std::fmt::Debug for LookBeyond {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LookBeyond")
+    }
 }
 
 impl OwnStore {
     /// The store at `root`, which is encrypted if there is a key to it. One that is there and cannot be opened so is refused:
     /// nobody is to find out in the middle of a snapshot.
     pub fn new(root: impl Into<PathBuf>, key: Option<StoreKey>) -> Result<Self> {
-        let own = Self { root: root.into(), key, open: Mutex::default() };
+        let own = Self { root: root.into(), key, open: Mutex::default(), beyond: None };
         match (Format::read(&Layout::new(&own.root)), &own.key) {
             (Ok(format), None) if format.encrypted => {
                 return Err(HistoryError::StoreKey {
@@ -48,6 +59,12 @@ impl OwnStore {
         Ok(own)
     }
 
+    /// The same, with somebody to ask for what is not in it. It has not been opened yet but to try its key.
+    pub fn looking_beyond(mut self, beyond: Option<LookBeyond>) -> Self {
+        (self.beyond, self.open) = (beyond, Mutex::default());
+        self
+    }
+
     /// The store; an empty one is made if there is none.
     pub fn open(&self) -> Result<UserStore> {
         // Held while it is opened: two who ask at the same moment must not both make it.
@@ -56,6 +73,9 @@ impl OwnStore {
             return Ok(store.clone());
         }
         let store = UserStore::over(open_or_init(&self.root, self.key.as_ref())?);
+        if let Some(LookBeyond(tell)) = &self.beyond {
+            tell(&store.store);
+        }
         *open = Some(store.clone());
         Ok(store)
     }

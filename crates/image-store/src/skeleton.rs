@@ -154,7 +154,10 @@ impl Missing for MissingPages {
     }
 
     fn map(&self, pid: u32) -> Option<MapId> {
-        Some(*self.maps.get(&pid)?.id.as_bytes())
+        let map = self.maps.get(&pid)?;
+        // The next snapshot shares nothing with pages that are not here: then it has to have them all.
+        let here = !self.store.is_beyond(map, &self.regions(pid)).unwrap_or(true);
+        here.then_some(*map.id.as_bytes())
     }
 }
 

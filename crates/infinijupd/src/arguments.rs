@@ -63,6 +63,9 @@ pub(crate) struct Arguments {
     /// What is kept back on the disk, for stopping and suspending sessions when it is full; 0: nothing [env: INFINIJUP_RESERVE] [default: 64 MiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, help_heading = "Settings")]
     reserve: Option<OsString>,
+    /// What is kept of data that is read from remotes; 0: nothing [env: INFINIJUP_REMOTE_CACHE] [default: 2 GiB]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, help_heading = "Settings")]
+    remote_cache: Option<OsString>,
     /// What a session may use whose start does not say so [env: INFINIJUP_MEMORY_LIMIT] [default: no limit]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, help_heading = "Settings")]
     memory_limit: Option<OsString>,
@@ -150,6 +153,7 @@ impl Arguments {
             ("key_file", self.key_file),
             ("store_budget", self.store_budget),
             ("reserve", self.reserve),
+            ("remote_cache", self.remote_cache),
             ("memory_limit", self.memory_limit),
             ("pids_limit", self.pids_limit),
             ("criu", self.criu),

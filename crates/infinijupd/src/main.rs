@@ -10,7 +10,7 @@ use infinijupd::listener::PeerListener;
 use infinijupd::settings::{Request, Settings};
 use infinijupd::{App, Failure, Home, Limits};
 use infinijupd::{beside, encryption, error::DaemonError, instance, logging, notify};
-use lifecycle::{Config, Engine, Recovery};
+use lifecycle::{Config, Engine, LookBeyond, Recovery};
 use machine::GpuConfig;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -63,6 +63,11 @@ fn take_places(settings: &Settings) -> Result<instance::Instance, Failure> {
     Ok(instance::Instance::take(&places.state)?)
 }
 
+/// What the store lacks of a history is read from the remote that has it, with the credentials that we find here.
+fn beyond(cache: u64) -> LookBeyond {
+    LookBeyond(Arc::new(move |store| remote::ReadThrough::attach(store, cache)))
+}
+
 fn run(settings: &mut Settings) -> Result<(), Failure> {
     if settings.detach {
         // Whoever leads a group already has left it.
@@ -78,6 +83,7 @@ fn run(settings: &mut Settings) -> Result<(), Failure> {
         reserve_bytes: settings.reserve,
         memory_limit: settings.memory_limit,
         pids_limit: settings.pids_limit,
+        beyond: Some(beyond(settings.remote_cache)),
         ..Config::new(&places.state, &places.run)
     };
     let engines = machine::Settings {

@@ -17,15 +17,18 @@ use crate::settings_file;
 const IDLE_END: Duration = Duration::from_secs(30 * 60);
 /// What is kept back of the disk.
 const RESERVE: u64 = 64 << 20;
+/// What is kept of data that is read from remotes.
+const REMOTE_CACHE: u64 = 2 << 30;
 
 /// What says where things are. Whoever looks for the daemon must know it too, so it is not in the settings file.
 const PLACES: [&str; 4] = ["state", "run", "socket", "settings"];
 /// What else can be set. The flag has dashes, the variable is in capitals with `INFINIJUP_` before it.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "idle_end",
     "key_file",
     "store_budget",
     "reserve",
+    "remote_cache",
     "memory_limit",
     "pids_limit",
     "criu",
@@ -54,6 +57,8 @@ pub struct Settings {
     pub store_budget: Option<u64>,
     /// What is kept back on the disk.
     pub reserve: u64,
+    /// What is kept of data that is read from remotes.
+    pub remote_cache: u64,
     /// What a session may use whose start does not say so.
     pub memory_limit: Option<u64>,
     /// The same for its processes and threads.
@@ -131,6 +136,7 @@ impl Request {
             key_file: given.get("key_file", path)?,
             store_budget: given.get("store_budget", size)?,
             reserve: given.get("reserve", size)?.unwrap_or(RESERVE),
+            remote_cache: given.get("remote_cache", size)?.unwrap_or(REMOTE_CACHE),
             memory_limit: given.get("memory_limit", size)?,
             pids_limit: given.get("pids_limit", number)?,
             criu: given.get("criu", path)?,

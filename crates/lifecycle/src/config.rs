@@ -19,6 +19,8 @@ pub struct Config {
     pub memory_limit: Option<u64>,
     /// The same for processes and threads.
     pub pids_limit: Option<u64>,
+    /// Whom to ask for data that is not in the store.
+    pub beyond: Option<history::LookBeyond>,
 }
 
 impl Config {
@@ -32,6 +34,7 @@ impl Config {
             reserve_bytes: 64 << 20,
             memory_limit: None,
             pids_limit: None,
+            beyond: None,
         }
     }
 }

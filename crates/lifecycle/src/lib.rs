@@ -68,6 +68,7 @@ pub use doctor::{Finding, FindingState, works};
 pub use due::Errand;
 pub use engine::Engine;
 pub use error::{Class, LifecycleError, Result};
+pub use history::LookBeyond;
 pub use kernels::Asked;
 pub use policy::plan::{Did, Due};
 pub use preflight::Problem;

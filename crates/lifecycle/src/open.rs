@@ -41,7 +41,7 @@ impl Engine {
             journal: Journal::open(place.journal(), happened)?,
             stages: Stages::open(&place.state, &place.run, key.is_some())?,
             listings: Listings::default(),
-            store: OwnStore::new(place.store(), key)?,
+            store: OwnStore::new(place.store(), key)?.looking_beyond(config.beyond.clone()),
             used: Used::default(),
             reserve: Reserve::new(&place.state, config.reserve_bytes),
             user: User::current()?,

@@ -179,6 +179,7 @@ impl Backend for Double {
             has_variables: false,
             session: None,
             back_to: None,
+            elsewhere: None,
         })
     }
 

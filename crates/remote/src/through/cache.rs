@@ -58,7 +58,11 @@ impl Cache {
     }
 
     /// A block: from here, or else as `fetch` gets it. Two who want the same one at a time get it by one request.
-    pub(crate) fn block(self: &Arc<Self>, key: BlockKey, fetch: &dyn Fn() -> Result<Vec<u8>>) -> Result<Arc<Vec<u8>>> {
+    pub(crate) fn block(
+        self: &Arc<Self>,
+        key: BlockKey,
+        fetch: &dyn Fn() -> Result<Vec<u8>>,
+    ) -> Result<Arc<Vec<u8>>> {
         let mut state = self.state();
         loop {
             state.clock += 1;
