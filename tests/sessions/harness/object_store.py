@@ -132,7 +132,7 @@ class Proxy:
 
     def __init__(self, port):
         self.target, self.cut, self.lose = port, 0.0, 0.0
-        self.sent = self.cuts = self.lost = 0
+        self.sent = self.received = self.cuts = self.lost = 0
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -168,6 +168,7 @@ class Proxy:
         """From the server to the client."""
         while data := read(server):
             with self.lock:
+                self.received += len(data)
                 fails = random.random() < self.lose
                 self.lost += fails
             if fails or not write(client, data):
