@@ -54,7 +54,7 @@ pub use session::{
 };
 pub use settings::SettingsError;
 pub use size::parse_size;
-pub use system::{DaemonView, Doctor, Finding, FindingState, StoreView, Version};
+pub use system::{DaemonView, Doctor, Finding, FindingState, SnapshotCheck, StoreView, Version};
 pub use text::Text;
 
 /// The version of this wire; the first part of every path (`/v1/…`).

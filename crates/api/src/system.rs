@@ -62,11 +62,11 @@ pub enum FindingState {
     Ok,
     /// Something will not work, or not well.
     Warn,
-    /// Snapshots do not work.
+    /// Snapshots do not work, or this one would not come up.
     Fail,
 }
 
-/// One thing that `doctor` looked at.
+/// One thing that `doctor` or `check` looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Finding {
     /// What was looked at.
@@ -86,6 +86,17 @@ pub struct Doctor {
     /// Whether snapshots work here: no finding is `fail`.
     pub works: bool,
     /// Item by item.
+    pub findings: Vec<Finding>,
+}
+
+/// The answer of `GET /v1/commits/{id}/check`: whether a snapshot would come up here.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotCheck {
+    /// The snapshot.
+    pub commit: String,
+    /// Whether it would: no finding is `fail`.
+    pub fits: bool,
+    /// What is missing or different, and what to do.
     pub findings: Vec<Finding>,
 }
 

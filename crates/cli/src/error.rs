@@ -88,6 +88,9 @@ pub(crate) enum CliError {
     /// `doctor` found that snapshots do not work.
     #[error("snapshots do not work here: {}", items.join(", "))]
     MachineUnfit { items: Vec<String> },
+    /// `check` found that a snapshot would not come up.
+    #[error("snapshot {commit} would not come up here: {}", items.join(", "))]
+    SnapshotUnfit { commit: String, items: Vec<String> },
     /// Something that is claimed of GPUs is not so here.
     #[error("not everything works on these GPUs: {}", checks.join(", "))]
     SelftestFailed { checks: Vec<String> },
@@ -132,6 +135,7 @@ impl CliError {
             Self::JobGoesOn { .. } => "IJ-C034",
             Self::MachineUnfit { .. } => "IJ-C035",
             Self::SelftestFailed { .. } => "IJ-C036",
+            Self::SnapshotUnfit { .. } => "IJ-C048",
             Self::KernelspecTaken { .. } => "IJ-C037",
             Self::NotStarted { .. } => "IJ-C038",
             Self::NoDaemonProgram { .. } => "IJ-C039",
@@ -177,6 +181,7 @@ impl CliError {
                 "it may have been done or not: `infinijup ps` and `infinijup history` show how things are",
             ),
             Self::JobGoesOn { .. } => Some("`infinijup ps` and `infinijup events` show what becomes of it"),
+            Self::SnapshotUnfit { .. } => Some("what to do stands beside each finding"),
             Self::MachineUnfit { .. } => Some("mend what is marked `fail`; the fix stands beside each"),
             Self::SelftestFailed { .. } => {
                 Some("the report says what was seen; please send it with an issue")

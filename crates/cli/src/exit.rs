@@ -109,6 +109,7 @@ const fn of_cli(error: &CliError) -> Code {
         | CliError::GcIncomplete { .. }
         | CliError::RebuildIncomplete { .. }
         | CliError::MachineUnfit { .. }
+        | CliError::SnapshotUnfit { .. }
         | CliError::NoLab { .. }
         | CliError::SelftestFailed { .. } => Code::ProblemsFound,
         CliError::WritersBusy { .. } | CliError::StillStopping { .. } | CliError::StoreInUse { .. } => {

@@ -6,9 +6,9 @@ use cas_core::{ObjectId, StoreError};
 use jiff::Timestamp;
 use manifest::history;
 use manifest::stored::FromStore;
-use manifest::{Commit, ManifestObject, ObjectSource, ReadError, Snapshot};
+use manifest::{Commit, CommitReason, ManifestObject, ObjectSource, ReadError, Snapshot};
 
-use crate::error::{Result, not_found};
+use crate::error::{HistoryError, Result, not_found};
 use crate::own_store::UserStore;
 
 impl UserStore {
@@ -37,6 +37,16 @@ impl UserStore {
         let commit = self.commit_of(id)?;
         let snapshot = self.snapshot_of(&commit.snapshot)?;
         Ok((commit, snapshot))
+    }
+
+    /// A snapshot that processes can be restored from.
+    pub fn with_memory(&self, id: &ObjectId) -> Result<Snapshot> {
+        let (commit, snapshot) = self.load(id)?;
+        if commit.reason == CommitReason::Files {
+            let what = "has files and no memory; `infinijup files --at` copies them";
+            return Err(HistoryError::NotInSnapshot { commit: id.short(), what });
+        }
+        Ok(snapshot)
     }
 
     /// The commit that `text` means: a thread, a tag, the first digits of an id, each with steps back as in `main~2`.

@@ -36,6 +36,11 @@ pub(crate) fn held_images(
     Ok(Images::in_memory(commit, held))
 }
 
+/// Images of a snapshot whose names begin with one of these words, for who asks about them elsewhere.
+pub fn images_in_memory(store: &Store, commit: &str, snapshot: &Snapshot, words: &[&str]) -> Result<Images> {
+    held_images(store, commit, snapshot, |name| begins_with(name, words))
+}
+
 /// Whether the name of an image begins with one of these words.
 pub(crate) fn begins_with(name: &str, words: &[&str]) -> bool {
     words.iter().any(|word| name.starts_with(word))

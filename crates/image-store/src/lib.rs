@@ -44,6 +44,7 @@ pub use compare::{Change, Changes, FileChange, MemoryChange, ProcessChange, chan
 pub use device::{DevicePart, Stored, Storing};
 pub use device_back::lay_out_device_memory;
 pub use error::{ImageError, Result};
+pub use held::images_in_memory;
 pub use ingest::{IngestStats, Ingested, ingest_images, stored_memory};
 pub use materialise::lay_out;
 pub use moved::{lay_out_moved, moved_files};

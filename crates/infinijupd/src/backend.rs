@@ -12,8 +12,8 @@ use api::{
     Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
     FileText, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest,
     RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch,
-    SessionState, SessionView, SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest,
-    StoreView, SuspendOutcome, SuspendRequest, TagRequest, Variable, Version,
+    SessionState, SessionView, SignalRequest, SnapshotCheck, SnapshotFiles, SnapshotRequest, StartRequest,
+    StopRequest, StoreView, SuspendOutcome, SuspendRequest, TagRequest, Variable, Version,
 };
 
 use lifecycle::{Asked, Did, Errand, SessionId};
@@ -67,6 +67,8 @@ pub trait Backend: Send + Sync + 'static {
     fn version(&self) -> Version;
     /// What this machine can and cannot do.
     fn doctor(&self) -> Outcome<Doctor>;
+    /// Whether a snapshot would come up here.
+    fn check(&self, which: &str) -> Outcome<SnapshotCheck>;
     /// All sessions, oldest first.
     fn sessions(&self) -> Outcome<Vec<SessionView>>;
     /// One of them, by id, name or the beginning of an id.

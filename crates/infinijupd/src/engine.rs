@@ -11,8 +11,8 @@ use api::{
     CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, FileText, Finding,
     FindingState, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest,
     RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch,
-    SessionView, SignalRequest, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView,
-    SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version, exit,
+    SessionView, SignalRequest, SnapshotCheck, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest,
+    StoreView, SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version, exit,
 };
 use lifecycle::{
     Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, RecordError, SessionId,
@@ -100,6 +100,19 @@ fn tidy_after(engine: &Engine, session: &str) {
     }
 }
 
+fn finding(finding: lifecycle::Finding) -> Finding {
+    Finding {
+        item: finding.item.to_owned(),
+        state: match finding.state {
+            lifecycle::FindingState::Ok => FindingState::Ok,
+            lifecycle::FindingState::Warn => FindingState::Warn,
+            lifecycle::FindingState::Fail => FindingState::Fail,
+        },
+        evidence: finding.evidence,
+        fix: finding.fix,
+    }
+}
+
 impl Backend for Engine {
     fn version(&self) -> Version {
         Version {
@@ -113,17 +126,13 @@ impl Backend for Engine {
     fn doctor(&self) -> Outcome<Doctor> {
         let found = Self::doctor(self, &mut || trial(self).map_err(|error| base::explain(&error)));
         let works = lifecycle::works(&found);
-        let finding = |finding: lifecycle::Finding| Finding {
-            item: finding.item.to_owned(),
-            state: match finding.state {
-                lifecycle::FindingState::Ok => FindingState::Ok,
-                lifecycle::FindingState::Warn => FindingState::Warn,
-                lifecycle::FindingState::Fail => FindingState::Fail,
-            },
-            evidence: finding.evidence,
-            fix: finding.fix,
-        };
         Ok(Doctor { works, findings: found.into_iter().map(finding).collect() })
+    }
+
+    fn check(&self, which: &str) -> Outcome<SnapshotCheck> {
+        let (commit, found) = Self::check(self, which)?;
+        let fits = found.iter().all(|one| one.state != lifecycle::FindingState::Fail);
+        Ok(SnapshotCheck { commit, fits, findings: found.into_iter().map(finding).collect() })
     }
 
     fn sessions(&self) -> Outcome<Vec<SessionView>> {

@@ -4,7 +4,6 @@
 //! own files at those paths: its workspace is a private copy, mounted where the original's was.
 
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::SystemTime;
@@ -190,7 +189,7 @@ impl Engine {
 
     /// Whose branch it becomes: of the session that the snapshot was taken of, whose kernel has another key than any other. If that one is
     /// gone, of one of its family, which has the same; or of what the snapshot remembers of it.
-    fn taken_of(
+    pub(crate) fn taken_of(
         &self,
         store: &UserStore,
         from: &ObjectId,
@@ -244,13 +243,10 @@ impl Engine {
         let (more, steps) = (work.steps.take_warnings(), work.steps.timings());
         self.kernel_restored(&record, &aim.commit.to_string(), None);
         let files = new.source()?.files.take().unwrap_or_default();
-        Ok(BranchOutcome {
-            session: self.view(&record),
-            commit: aim.commit.to_string(),
-            shared: files.shared.into_iter().map(Into::into).collect(),
-            warnings: [warnings(&files.warnings, &files.left_out), more].concat(),
-            steps,
-        })
+        let warnings = [files.told(), more].concat();
+        let (session, commit) = (self.view(&record), aim.commit.to_string());
+        let shared = files.shared.into_iter().map(Into::into).collect();
+        Ok(BranchOutcome { session, commit, shared, warnings, steps })
     }
 
     /// The branch's own log and connection file, and new ports outside for its clients.
@@ -300,10 +296,4 @@ fn several(count: u32, make: impl Fn(u32) -> Result<BranchOutcome> + Sync) -> Re
     })?;
     made.sort_by_key(|(number, _)| *number);
     Ok(made.into_iter().map(|(_, outcome)| outcome).collect())
-}
-
-fn warnings(warnings: &[String], left_out: &[(PathBuf, String)]) -> Vec<String> {
-    let left_out =
-        left_out.iter().map(|(path, reason)| format!("`{}` was not copied: {reason}", path.display()));
-    warnings.iter().cloned().chain(left_out).collect()
 }

@@ -4,13 +4,29 @@ use std::path::PathBuf;
 
 use doctor::Finding;
 
+use verdict::Asked;
+
 use crate::engine::Engine;
-use crate::error::LifecycleError;
+use crate::error::{LifecycleError, Result};
 
 impl Engine {
     /// What this machine can and cannot do, with what `trial` says as the last item.
-    pub fn doctor(&self, trial: &mut dyn FnMut() -> Result<String, String>) -> Vec<Finding> {
+    pub fn doctor(&self, trial: &mut dyn FnMut() -> std::result::Result<String, String>) -> Vec<Finding> {
         self.inner.ports.doctor.examine(trial)
+    }
+
+    /// What stands in the way of a snapshot here, and what else differs: a new session is made of it if its own is gone.
+    pub fn check(&self, which: &str) -> Result<(String, Vec<Finding>)> {
+        let store = self.inner.store.open()?;
+        let id = store.resolve(which)?;
+        let (snapshot, files) = (store.with_memory(&id)?, self.inner.listings.at(&store, id)?);
+        let (record, _) = self.taken_of(&store, &id, None)?;
+        let (commit, store) = (&id.short(), store.store());
+        let asked = Asked { store, commit, snapshot: &snapshot, files: &files, record: &record };
+        let unable = self.unable().map(|error| verdict::unable(&error.to_string(), error.hint()));
+        let foreign = self.inner.sealer.check(&id.to_string()).is_err().then(verdict::foreign);
+        let found = self.findings(&asked)?.into_iter().chain(asked.beyond()?);
+        Ok((id.to_string(), unable.into_iter().chain(found).chain(foreign).collect()))
     }
 
     /// Why nothing can be snapshotted or restored here, if that is so.

@@ -13,14 +13,15 @@ use std::sync::Arc;
 use base::explain;
 use cas_core::ObjectId;
 use checkpoint_criu::{CriuError, Event, Hooks, Missing};
-use history::{HistoryError, UserStore, Using};
+use doctor::Finding;
+use history::{UserStore, Using};
 use image_store::{MissingPages, Skeleton};
-use manifest::host::compare;
+use manifest::Snapshot;
 use manifest::snapshot::HostSection;
-use manifest::{CommitReason, Snapshot};
 use sandbox::process::Identity;
 use session_record::Record;
 use staging::Staged;
+use verdict::Asked;
 use workspace::Listing;
 
 use crate::engine::Engine;
@@ -91,16 +92,18 @@ impl Engine {
         steps: &mut Steps<'_>,
     ) -> Result<Aim> {
         let using = store.using(commit)?;
-        let (made, snapshot) = store.load(&commit)?;
-        if made.reason == CommitReason::Files {
-            let what = "has files and no memory; `infinijup files --at` copies them";
-            return Err(HistoryError::NotInSnapshot { commit: commit.short(), what }.into());
-        }
+        let snapshot = store.with_memory(&commit)?;
         // Made elsewhere, it is a foreign program: its owner may want it all the same, but nobody gives it to root's daemon.
         if !force || self.inner.user.uid == 0 {
             self.inner.sealer.check(&commit.to_string())?;
         }
-        self.check_host(&commit, &snapshot, force)?;
+        let files = self.inner.listings.at(store, commit)?;
+        let (name, objects) = (commit.short(), store.store());
+        let asked = Asked { store: objects, commit: &name, snapshot: &snapshot, files: &files, record };
+        let reasons = verdict::stand_in_the_way(&self.findings(&asked)?, force);
+        if !reasons.is_empty() {
+            return Err(LifecycleError::Incompatible { commit: commit.short(), reasons });
+        }
         let images = match times {
             0 => None,
             times => Some(self.lay_out(record, store, &commit, &snapshot, times < MANY, steps)?),
@@ -109,7 +112,6 @@ impl Engine {
             |images: &LaidOut| GpuHeld::of(store.store(), &commit.short(), &snapshot, images.staged.device());
         // What has something on GPUs never stands by.
         let gpu = images.as_ref().map(held).transpose()?.flatten();
-        let files = self.inner.listings.at(store, commit)?;
         Ok(Aim { commit, files, images, standby: None, gpu, _using: using })
     }
 
@@ -165,25 +167,16 @@ impl Engine {
         Ok(LaidOut { staged, missing: None })
     }
 
-    /// Compares machines. What is said against the GPUs alone can be overridden: the driver has the last word on them, and
-    /// when it says no, the session goes back to where it was.
-    fn check_host(&self, commit: &ObjectId, snapshot: &Snapshot, force: bool) -> Result<()> {
-        let Some(taken) = snapshot.get::<HostSection>()? else {
-            return Err(LifecycleError::BadSnapshot {
-                commit: commit.short(),
-                detail: "it does not say which machine it was taken on".to_owned(),
-            });
+    /// What this machine lacks of what a snapshot needs. What is said against the GPUs alone can be overridden: the driver has the last word on
+    /// them, and when it says no, the session goes back to where it was.
+    pub(crate) fn findings(&self, asked: &Asked<'_>) -> Result<Vec<Finding>> {
+        let Some(taken) = asked.snapshot.get::<HostSection>()? else {
+            let detail = "it does not say which machine it was taken on".to_owned();
+            return Err(LifecycleError::BadSnapshot { commit: asked.commit.to_owned(), detail });
         };
-        let gpus = match taken.fingerprint.gpus.is_empty() {
-            true => None,
-            false => Some(self.gpu().host()?),
-        };
-        let here = self.fingerprint(gpus.as_ref())?;
-        let reasons = compare(&taken.fingerprint, &here).stand_in_the_way(force);
-        match reasons.is_empty() {
-            true => Ok(()),
-            false => Err(LifecycleError::Incompatible { commit: commit.short(), reasons }),
-        }
+        let uses_gpus = !taken.fingerprint.gpus.is_empty();
+        let gpus = uses_gpus.then(|| self.gpu().host()).transpose()?;
+        Ok(asked.before_a_restore(&taken.fingerprint, &self.fingerprint(gpus.as_ref())?)?)
     }
 
     /// Makes the processes, as they were but for their GPUs. On an error some may be left: see [`Engine::end_restored`].

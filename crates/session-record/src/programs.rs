@@ -89,6 +89,14 @@ fn read(section: &Section) -> Option<Where> {
     serde_json::from_value(section.attributes.get(ATTRIBUTE)?.clone()).ok()
 }
 
+/// Where the files of ours were that a snapshot carries.
+pub fn carried(snapshot: &Snapshot) -> Vec<PathBuf> {
+    let programs = snapshot.section(SessionSection::NAME).and_then(Programs::of);
+    programs.map_or_else(Vec::new, |found| {
+        found.files.iter().map(|(name, ..)| found.directory.join(name)).collect()
+    })
+}
+
 impl Programs {
     /// What a snapshot has of them.
     pub(crate) fn of(section: &Section) -> Option<Self> {

@@ -63,6 +63,11 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "session-record",
         &["api", "sandbox", "workspace", "staging", "history", "policy", "manifest", "cas-core"],
     ),
+    // Whether a snapshot would come up here.
+    (
+        "verdict",
+        &["checkpoint-criu", "doctor", "workspace", "image-store", "session-record", "manifest", "cas-core"],
+    ),
     // The pipelines, and what they need of a machine.
     (
         "lifecycle",
@@ -79,6 +84,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "history",
             "policy",
             "session-record",
+            "verdict",
             "manifest",
             "cas-core",
         ],
@@ -98,6 +104,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "workspace",
             "preflight",
             "gpu-plan",
+            "verdict",
             "lifecycle",
             "manifest",
         ],

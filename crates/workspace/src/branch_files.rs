@@ -66,6 +66,17 @@ pub struct BranchFiles<'a> {
     pub open: &'a [PathBuf],
 }
 
+impl BranchFilesMade {
+    /// What its user should know, a sentence each.
+    pub fn told(&self) -> Vec<String> {
+        let left_out = self
+            .left_out
+            .iter()
+            .map(|(path, reason)| format!("`{}` was not copied: {reason}", path.display()));
+        self.warnings.iter().cloned().chain(left_out).collect()
+    }
+}
+
 /// A branch's files.
 #[derive(Clone, Default, Debug)]
 pub struct BranchFilesMade {

@@ -1,11 +1,16 @@
 """Another machine, as far as a test can have one: a network and a table of mounts of its own, with homes that are empty."""
 
 import ast
+import ctypes
+import os
+import socket
 import subprocess
+import threading
 from pathlib import Path
 
 from harness.users import PYTHON, User
 
+CLONE_NEWNET = 0x40000000
 CLIENT = """
 import sys
 from harness.kernel import Kernel
@@ -56,6 +61,22 @@ class Host:
     def user(self, user):
         """The same user, with a home of its own there."""
         return HostUser(self, user)
+
+    def listener(self):
+        """A socket that listens on that machine's loopback, for somebody out here: the cable between the two."""
+        made = []
+
+        def listen():
+            # A thread has a network of its own, and so has a socket: the one where it was made.
+            with open(f"/proc/{self.process.pid}/ns/net", encoding="ascii") as network:
+                if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            made.append(socket.create_server(("127.0.0.1", 0)))
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        thread.join()
+        return made[0]
 
     def value(self, session, expression, first=""):
         """Runs a cell in a kernel there, and gives the value of an expression after it."""

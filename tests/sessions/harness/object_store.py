@@ -130,11 +130,11 @@ class ObjectStore:
 class Proxy:
     """Passes bytes on and counts them. `cut` of so many reads end the connection before they arrive, `lose` of so many answers are lost."""
 
-    def __init__(self, port):
+    def __init__(self, port, listener=None):
         self.target, self.cut, self.lose = port, 0.0, 0.0
         self.sent = self.received = self.cuts = self.lost = 0
         self.lock = threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = listener or socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
 

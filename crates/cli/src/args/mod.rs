@@ -148,6 +148,20 @@ pub(crate) enum OnlineCommand {
     Checkpoint(CheckpointArgs),
     Restore(RestoreArgs),
     Events(EventsArgs),
+    /// Say whether a snapshot would come up on this machine, and what is missing if not
+    #[command(
+        long_about = "Say whether a snapshot would come up on this machine: CPU, kernel, CRIU, GPUs and their driver, the files that its processes have in use \
+(libraries by build id), its user, memory. Each finding has what to do about it. Nothing is stopped or made; `rollback`, `resume` and `branch` look at the \
+same before they stop anything. Exits with 0 if it would come up, with 3 if it would not.",
+        after_help = "Example:
+  infinijup check good
+  infinijup check good --json | jq '.findings[] | select(.state == \"fail\")'"
+    )]
+    Check {
+        /// A snapshot: an id or the beginning of one, a tag, a thread; ~N for the Nth before it
+        #[arg(value_name = "SNAPSHOT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+        snapshot: String,
+    },
     /// Say what this machine can and cannot do, and how to mend it
     #[command(
         long_about = "Say what this machine can and cannot do, item by item, and how to mend it. Exits with 0 if snapshots work \

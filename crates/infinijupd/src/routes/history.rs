@@ -1,6 +1,8 @@
 //! Snapshots: one by one, their names, and their end.
 
-use api::{CommitView, Commits, Diff, ErrorBody, ForgetRequest, Job, Nothing, TagRequest, Variables};
+use api::{
+    CommitView, Commits, Diff, ErrorBody, ForgetRequest, Job, Nothing, SnapshotCheck, TagRequest, Variables,
+};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -75,6 +77,15 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Which {
 )]
 pub(crate) async fn commit(State(app): State<App>, Which(which): Which) -> Outcome<Json<CommitView>> {
     Ok(Json(ask(&app, move |backend| backend.commit(&which)).await?))
+}
+
+/// Whether a snapshot would come up on this machine: what is missing, what differs, and what to do.
+#[utoipa::path(
+    get, path = "/v1/commits/{id}/check", tag = "snapshots", params(("id" = String, Path)),
+    responses((status = 200, body = SnapshotCheck), (status = 404, body = ErrorBody)),
+)]
+pub(crate) async fn check(State(app): State<App>, Which(which): Which) -> Outcome<Json<SnapshotCheck>> {
+    Ok(Json(ask(&app, move |backend| backend.check(&which)).await?))
 }
 
 /// The document that went with a snapshot, byte for byte.

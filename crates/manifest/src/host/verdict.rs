@@ -20,17 +20,6 @@ impl Verdict {
         !matches!(self, Self::Incompatible(_))
     }
 
-    /// What stands in the way of a restore, a sentence each. By force, what is said against the GPUs alone does not: the driver has the
-    /// last word on them.
-    pub fn stand_in_the_way(&self, force: bool) -> Vec<String> {
-        let Self::Incompatible(reasons) = self else { return Vec::new() };
-        let of_gpus = |reason: &Reason| reason.code.starts_with("gpu-") || reason.code.starts_with("driver-");
-        if force && reasons.iter().all(of_gpus) {
-            return Vec::new();
-        }
-        reasons.iter().map(|reason| reason.sentence.clone()).collect()
-    }
-
     /// What differs.
     pub fn reasons(&self) -> &[Reason] {
         match self {

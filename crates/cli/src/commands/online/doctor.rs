@@ -69,7 +69,7 @@ fn without_daemon(error: &anyhow::Error) -> Doctor {
 }
 
 /// Item, state and evidence in a line, and the fix below.
-fn lines(printer: &Printer, finding: &Finding) -> Vec<String> {
+pub(super) fn lines(printer: &Printer, finding: &Finding) -> Vec<String> {
     let style = printer.style();
     let state = match finding.state {
         FindingState::Ok => style.name("ok  "),

@@ -6,6 +6,7 @@
 mod ask;
 mod attach;
 mod branch;
+mod check;
 pub(super) mod client;
 mod control;
 pub(super) mod doctor;
@@ -103,6 +104,7 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Snapshot(args) => snapshot::run(&online, args),
         OnlineCommand::Rollback(args) => rollback::run(&online, args),
         OnlineCommand::Branch(args) => branch::run(&online, args),
+        OnlineCommand::Check { snapshot } => check::run(&online, &snapshot),
         OnlineCommand::Suspend(args) => sleep::suspend(&online, &args),
         OnlineCommand::Resume(args) => sleep::resume(&online, &args),
         OnlineCommand::Stop(args) => stop::run(&online, &args),
