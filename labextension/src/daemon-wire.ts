@@ -390,7 +390,7 @@ export type FileText = {
   text?: string | null;
 };
 
-/** One thing that `doctor` looked at. */
+/** One thing that `doctor` or `check` looked at. */
 export type Finding = {
   /** What was looked at. */
   item: string;
@@ -864,6 +864,16 @@ export type SignalRequest = {
 
 /** Why a snapshot that nobody asked for was not taken. */
 export type Skipped = 'too_long' | 'nothing_new' | 'busy' | 'given_up';
+
+/** The answer of `GET /v1/commits/{id}/check`: whether a snapshot would come up here. */
+export type SnapshotCheck = {
+  /** The snapshot. */
+  commit: string;
+  /** Whether it would: no finding is `fail`. */
+  fits: boolean;
+  /** What is missing or different, and what to do. */
+  findings: Finding[];
+};
 
 /** The answer of `GET /v1/commits/{id}/files`. */
 export type SnapshotFiles = {

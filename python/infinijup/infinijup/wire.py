@@ -514,7 +514,7 @@ class _FindingAlways(TypedDict):
 
 
 class Finding(_FindingAlways, total=False):
-    """One thing that `doctor` looked at."""
+    """One thing that `doctor` or `check` looked at."""
 
     # What to do.
     fix: str | None
@@ -911,6 +911,17 @@ class SignalRequest(_SignalRequestAlways, total=False):
 
     # To the process group of the main command, not to its process alone.
     group: bool
+
+
+class SnapshotCheck(TypedDict):
+    """The answer of `GET /v1/commits/{id}/check`: whether a snapshot would come up here."""
+
+    # The snapshot.
+    commit: str
+    # Whether it would: no finding is `fail`.
+    fits: bool
+    # What is missing or different, and what to do.
+    findings: list[Finding]
 
 
 class SnapshotFiles(TypedDict):
