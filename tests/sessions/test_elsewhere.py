@@ -106,16 +106,75 @@ def test_another_machine_takes_it_over(hosts, make_user, make_daemon, record):
     second = Commands(make_daemon(user=eve), eve)
     second.run("import", str(carried), "--tag", "from-ada")
     # Nothing of the first machine is there, our own programs that the kernel was started with neither.
-    subprocess.run(there.words(["mount", "-t", "tmpfs", "gone", str(first.daemon.state.parent)]), check=True)
+    subprocess.run(
+        there.words(["mount", "-t", "tmpfs", "gone", str(first.daemon.state.parent)]),
+        check=True,
+    )
     # It is a foreign program there, until its user says otherwise.
     assert second.fails("branch", "from-ada")["code"] == "IJ-L051"
     assert second.sessions() == {}
     moved = made_of(second, "from-ada", "--force", "--name", "moved")
     assert proc.link(moved.pid, "exe").startswith(str(second.daemon.state))
     assert there.value(moved, LOOK) == ([1, 2, 3], "first\n", 6, "kept", str(workspace))
-    assert there.value(moved, "open('paper.ipynb').read()") == NOTEBOOK == History(second.daemon, eve).notebook("from-ada")
+    assert (
+        there.value(moved, "open('paper.ipynb').read()")
+        == NOTEBOOK
+        == History(second.daemon, eve).notebook("from-ada")
+    )
     assert there.value(moved, "sum(values)", "values.append(4)") == 10
     moved.suspend()
     moved.resume()
     assert there.value(moved, "values") == [1, 2, 3, 4]
+    carried.unlink()
+
+
+def test_another_user_takes_it_over(hosts, make_user, make_daemon, record):
+    """Processes that were one user's are another's, with other numbers; they do not notice, and have no rights but their new owner's."""
+    first, second = make_user(), make_user()
+    assert first.uid != second.uid
+    shared = "mount -t tmpfs -o mode=1777 shared /srv"
+    ada, eve = hosts(shared).user(first), hosts(shared).user(second)
+    here, there = (Commands(make_daemon(user=one), one) for one in (ada, eve))
+    workspace = ada.mkdir("/srv/work")
+    words = ["kernel", "start", "--name", "analysis", "--files", "workspace"]
+    session = here.session(here.run(*words, cwd=workspace).one("session")["session"])
+    who = "(os.getuid(), os.getgid(), os.stat('notes.txt').st_uid, os.access('notes.txt', os.W_OK))"
+    assert ada.host.value(session, who, STATE + "; import os") == (
+        ada.uid,
+        ada.gid,
+        ada.uid,
+        True,
+    )
+    session.snapshot("--tag", "good")
+    carried = record.base / f"{session.id}.ijx"
+    carried.parent.chmod(0o777)
+    here.run("export", "good", str(carried))
+    carried.chmod(0o644)
+    session.stop()
+    session.remove()
+
+    there.run("import", str(carried), "--tag", "from-ada")
+    said = there.run("check", "from-ada").one("check")
+    assert said["fits"], said
+    moved = made_of(there, "from-ada", "--force")
+    # Inside nothing has changed, and what it writes is eve's.
+    assert eve.host.value(moved, who) == (ada.uid, ada.gid, ada.uid, True)
+    assert eve.host.value(moved, LOOK) == (
+        [1, 2, 3],
+        "first\n",
+        6,
+        "kept",
+        str(workspace),
+    )
+    assert proc.status(moved.pid, "Uid").split() == [str(eve.uid)] * 4
+    assert proc.status(moved.pid, "Gid").split() == [str(eve.gid)] * 4
+    assert proc.status(moved.pid, "CapEff").strip("0") == ""
+    # It is a session like others, with snapshots of its own.
+    eve.host.value(moved, "1", "values.append(4); open('hers.txt', 'w').write('new')")
+    moved.suspend()
+    moved.resume()
+    assert eve.host.value(moved, "(sum(values), open('hers.txt').read())") == (
+        10,
+        "new",
+    )
     carried.unlink()

@@ -75,6 +75,7 @@ impl Engine {
             pasta: None,
             exit: None,
             outside_copies: Vec::new(),
+            ids: None,
             habitat: HabitatKind::HostTree,
             gpu_wish: GpuWish::All,
             gpus: Vec::new(),

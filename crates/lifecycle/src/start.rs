@@ -109,6 +109,7 @@ impl Engine {
             pasta: None,
             exit: None,
             outside_copies: Vec::new(),
+            ids: None,
             habitat: HabitatKind::OwnBox,
             gpu_wish,
             gpus,

@@ -8,14 +8,13 @@ use std::path::Path;
 
 use checkpoint_criu::images::Images;
 use lifecycle::{LifecycleError, Result};
-use sandbox::User;
 use verdict::fault;
 
 /// More are not worth reading.
 const MOST: usize = 10;
 
-/// Refuses images with processes that are not `user`'s, or have a capability.
-pub(crate) fn check(images: &Path, user: &User) -> Result<()> {
+/// Refuses images with processes that are not of this user and group, as the box numbers them, or have a capability.
+pub(crate) fn check(images: &Path, (uid, gid): (u32, u32)) -> Result<()> {
     let images = Images::open(images)?;
     let mut findings = Vec::new();
     for process in images.pstree()? {
@@ -23,7 +22,7 @@ pub(crate) fn check(images: &Path, user: &User) -> Result<()> {
             // A zombie has no such image; what else is missing is CRIU's to complain about.
             let Ok(core) = images.core(thread) else { continue };
             let found = core.thread.and_then(|thread| thread.credentials);
-            if let Some(fault) = found.and_then(|found| fault(&found, user.uid, user.gid)) {
+            if let Some(fault) = found.and_then(|found| fault(&found, uid, gid)) {
                 findings.push(format!("thread {thread} of process {} {fault}", process.pid));
             }
         }
@@ -32,5 +31,5 @@ pub(crate) fn check(images: &Path, user: &User) -> Result<()> {
         return Ok(());
     }
     findings.truncate(MOST);
-    Err(LifecycleError::Untrusted { uid: user.uid, findings })
+    Err(LifecycleError::Untrusted { uid, findings })
 }

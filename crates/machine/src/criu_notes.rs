@@ -44,6 +44,7 @@ impl<'a> Look<'a> {
             limits: Vec::new(),
             devices: Vec::new(),
             clocks: None,
+            ids: None,
         };
         let launched = sandbox::launch(program, &spec).map_err(|error| explain(&error))?;
         Ok(Self { program, scratch, launched })

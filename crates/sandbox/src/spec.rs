@@ -123,6 +123,8 @@ pub struct BoxSpec<'a> {
     pub devices: Vec<DeviceNode>,
     /// What its clocks are to show; `None`: what the machine's show.
     pub clocks: Option<Clocks>,
+    /// The numbers that its user and group have inside; `None`: those that they have outside.
+    pub ids: Option<(u32, u32)>,
 }
 
 /// A box that is up.
@@ -148,6 +150,7 @@ pub(crate) struct Plan {
     pub(crate) limits: Vec<ResourceLimit>,
     pub(crate) devices: Vec<DeviceNode>,
     pub(crate) clocks: Option<Clocks>,
+    pub(crate) ids: Option<(u32, u32)>,
 }
 
 /// [`Commands`] on their way.
@@ -183,6 +186,7 @@ impl Plan {
             limits: spec.limits.clone(),
             devices: spec.devices.clone(),
             clocks: spec.clocks,
+            ids: spec.ids,
         })
     }
 }

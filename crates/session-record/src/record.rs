@@ -128,6 +128,9 @@ pub struct Record {
     /// Files outside the workspace that the session has a private copy of: the original and the copy.
     #[serde(default)]
     pub outside_copies: Vec<(PathBuf, PathBuf)>,
+    /// The numbers of its user and group as its processes know them, if it was snapshotted by somebody with others.
+    #[serde(default)]
+    pub ids: Option<(u32, u32)>,
     /// Where its processes live.
     #[serde(default, rename = "attached")]
     pub habitat: HabitatKind,
@@ -182,6 +185,11 @@ impl Record {
             notes: self.notes.for_branch(),
             ..self.clone()
         }
+    }
+
+    /// Its user and group, as its processes know them.
+    pub fn ids_inside(&self) -> (u32, u32) {
+        self.ids.unwrap_or((self.owner.uid, self.owner.gid))
     }
 
     /// A session's name means its own thread, also where a thread of an earlier session has the same name.

@@ -34,6 +34,9 @@ const ROOT: &str = "record";
 /// No seed is longer.
 const LIMIT: u64 = 16 << 20;
 
+/// The number of everybody who is not known in a user namespace.
+const UNKNOWN: u32 = 65534;
+
 /// What the section does not say in its attributes.
 #[derive(Serialize, Deserialize)]
 struct Seed {
@@ -46,6 +49,9 @@ struct Seed {
     sidecars: Vec<Vec<OsString>>,
     policy: SessionPolicy,
     kernel: Option<KernelSeed>,
+    /// Its user and group, as its processes know them.
+    #[serde(default)]
+    ids: Option<(u32, u32)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +108,7 @@ pub fn session_section(
         sidecars: record.sidecars.clone(),
         policy: record.notes.policy.clone(),
         kernel,
+        ids: Some(record.ids_inside()),
     };
     let bytes = serde_json::to_vec(&seed)
         .map_err(|error| RecordError::Bug(format!("a session cannot be written down: {error}")))?;
@@ -168,6 +175,7 @@ pub fn gone_session(store: &UserStore, commit: &ObjectId, owner: &User) -> Resul
         pasta: None,
         exit: None,
         outside_copies: Vec::new(),
+        ids: seed.ids.filter(|ids| may_keep(*ids, owner)),
         habitat: said.habitat,
         gpu_wish: seed.gpu_wish,
         gpus: seed.gpus,
@@ -176,6 +184,13 @@ pub fn gone_session(store: &UserStore, commit: &ObjectId, owner: &User) -> Resul
         notes,
     };
     Ok(Some(Gone { record, connection }))
+}
+
+/// Whether processes that were another user's may keep that user's numbers. They are only what a box shows: outside, and for every file, its
+/// processes are their new owner's. Nobody becomes root by it, not even by name, and root takes nobody's place.
+fn may_keep(ids: (u32, u32), owner: &User) -> bool {
+    let ordinary = |id: u32| (1..UNKNOWN).contains(&id);
+    owner.uid != 0 && ordinary(ids.0) && ordinary(ids.1) && ids != (owner.uid, owner.gid)
 }
 
 #[cfg(test)]
@@ -224,6 +239,14 @@ mod tests {
         let gone = gone_session(&store, &commit, &eve).unwrap().unwrap();
         assert_eq!(gone.connection.as_deref(), Some("{\"key\": \"secret\"}"));
         assert_eq!(gone.record.owner, eve);
+        // Inside it has the numbers that it had.
+        assert_eq!((gone.record.ids, gone.record.ids_inside()), (Some((7, 7)), (7, 7)));
+        assert_eq!(gone_session(&store, &commit, &record.owner).unwrap().unwrap().record.ids, None);
+        assert!(
+            !may_keep((0, 7), &eve)
+                && !may_keep((7, 65534), &eve)
+                && !may_keep((7, 7), &User { uid: 0, ..eve.clone() })
+        );
         assert_eq!((gone.record.name.as_str(), gone.record.memory_limit), ("a", record.memory_limit));
         let kernel = gone.record.kernel.unwrap();
         assert_eq!((kernel.language.as_str(), kernel.connection_file), ("python", PathBuf::new()));

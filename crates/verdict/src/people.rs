@@ -14,20 +14,34 @@ const UNKNOWN_GROUP: u32 = 65534;
 /// Says the first thread that is not the session's user's.
 pub(crate) fn look(asked: &Asked<'_>) -> Result<Option<Finding>> {
     let images = images_in_memory(asked.store, asked.commit, asked.snapshot, &["pstree", "core-"])?;
-    let owner = &asked.record.owner;
+    let (uid, gid) = asked.record.ids_inside();
+    let groups = groups_inside(gid);
     for process in images.pstree().unwrap_or_default() {
         for thread in process.threads {
             // A zombie has no such image.
             let Ok(core) = images.core(thread) else { continue };
-            let found = core.thread.and_then(|thread| thread.credentials);
-            if let Some(fault) = found.and_then(|found| fault(&found, owner.uid, owner.gid)) {
-                let evidence =
-                    format!("thread {thread} of process {} {fault}, and you have {}", process.pid, owner.uid);
+            let Some(found) = core.thread.and_then(|thread| thread.credentials) else { continue };
+            let whose = format!("thread {thread} of process {}", process.pid);
+            if let Some(fault) = fault(&found, uid, gid) {
+                let evidence = format!("{whose} {fault}, and its session has uid {uid} and gid {gid}");
                 return Ok(Some(fail("user", evidence, "restore it as a user with the same numbers (`id`)")));
+            }
+            if found.groups != groups {
+                let evidence =
+                    format!("{whose} is in {} groups, and you are in {}", found.groups.len(), groups.len());
+                let fix = "restore it as a user who is in as many groups (`id -G`): nobody but root may leave or enter one";
+                return Ok(Some(fail("groups", evidence, fix)));
             }
         }
     }
     Ok(None)
+}
+
+/// Our groups, as a box shows them whose group has the number `inner`: CRIU may not change them, and refuses a process that had others.
+fn groups_inside(inner: u32) -> Vec<u32> {
+    let own = rustix::process::getegid();
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    groups.into_iter().map(|group| if group == own { inner } else { UNKNOWN_GROUP }).collect()
 }
 
 /// What is wrong with the credentials of a thread that should be this user's.

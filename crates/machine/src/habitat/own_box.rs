@@ -103,6 +103,7 @@ impl OwnBox {
             limits: Vec::new(),
             devices,
             clocks: images.map(read_clocks).transpose()?.flatten(),
+            ids: record.ids,
         };
         close_network(record);
         let launched = sandbox::launch(&self.program, &spec)?;
@@ -203,7 +204,7 @@ impl Habitat for OwnBox {
 
     fn check_images(&self, record: &Record, images: &Path) -> Result<()> {
         // What CRIU restores into a box has that box's rights and no more.
-        credentials::check(images, &record.owner)
+        credentials::check(images, record.ids_inside())
     }
 
     fn before_they_run(&self, record: &Record, images: &Path, _: Made) -> Result<()> {

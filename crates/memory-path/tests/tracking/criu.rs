@@ -115,6 +115,7 @@ impl Scene {
             limits: Vec::new(),
             devices: Vec::new(),
             clocks: None,
+            ids: None,
         };
         LiveBox(sandbox::launch(&self.program, &spec).expect("a box"))
     }

@@ -1,7 +1,7 @@
 //! `launch`: makes the namespaces of a box, with no right but that of its user.
 //!
-//! Any user may make a *user namespace*. It maps one id, the user's own, to itself: nobody in it is somebody else. Whoever made it
-//! has all capabilities in it, and with those the other namespaces can be made: they belong to the user namespace, not to the machine.
+//! Any user may make a *user namespace*. It maps one id, the user's own, mostly to itself: nobody in it is somebody else. What was snapshotted as another user
+//! finds its old number there, and is nobody but its new user outside. Whoever made it has all capabilities in it, and with those the other namespaces can be made: they belong to the user namespace, not to the machine.
 //!
 //! A process that unshares its PID and time namespaces stays outside them; its first child is process 1 in there. So this process
 //! only prepares, starts `holder`, and waits for that child's word, which comes through a pipe: a failure, or the end of the pipe
@@ -57,7 +57,7 @@ fn start(plan: &Plan, text: &[u8]) -> Outcome<Identity> {
     };
     let program = std::env::current_exe().map_err(while_doing("find our own program"))?;
 
-    make_user_namespace()?;
+    make_user_namespace(plan.ids)?;
     // The mount namespace is made by the child: what it mounts would take our /proc away, too.
     let mut others = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
     if plan.network == Network::Private {
@@ -111,9 +111,10 @@ fn start(plan: &Plan, text: &[u8]) -> Outcome<Identity> {
     }
 }
 
-/// A user namespace in which we are who we are.
-fn make_user_namespace() -> Outcome<()> {
+/// A user namespace in which we are who we are, perhaps by other numbers.
+fn make_user_namespace(ids: Option<(u32, u32)>) -> Outcome<()> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (inner_uid, inner_gid) = ids.unwrap_or((uid, gid));
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {
         format!("cannot make a user namespace: {error}; `infinijup doctor` says what is in the way")
     })?;
@@ -123,8 +124,8 @@ fn make_user_namespace() -> Outcome<()> {
     };
     // Who may not drop a group can be kept out by it: that stays so inside. Groups that we are in stay usable.
     write("setgroups", "deny".to_owned())?;
-    write("uid_map", format!("{uid} {uid} 1"))?;
-    write("gid_map", format!("{gid} {gid} 1"))
+    write("uid_map", format!("{inner_uid} {uid} 1"))?;
+    write("gid_map", format!("{inner_gid} {gid} 1"))
 }
 
 /// A time namespace whose clocks show `clocks`, so that time does not jump for what is restored into it.

@@ -108,6 +108,7 @@ impl Scene {
             limits: Vec::new(),
             devices: Vec::new(),
             clocks: None,
+            ids: None,
         }
     }
 
