@@ -134,6 +134,7 @@ fn a_commit_has_the_same_fields_in_every_output() {
         has_variables: false,
         session: None,
         back_to: None,
+        elsewhere: None,
     };
     for field in fields(&serde_json::to_value(&of_the_daemon).unwrap()) {
         assert!(listed.contains(&field), "{field}");
