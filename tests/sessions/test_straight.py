@@ -1,5 +1,6 @@
 """A second machine that has only the history of a remote restores from there, whatever becomes of the network."""
 
+import os
 import threading
 import time
 
@@ -34,7 +35,13 @@ def proxy(object_store):
 
 
 @pytest.fixture
-def pushed(make_daemon, make_user, proxy):
+def address(proxy):
+    """Of a remote that nobody has used."""
+    return proxy.address(os.urandom(4).hex())
+
+
+@pytest.fixture
+def pushed(make_daemon, make_user, address):
     """A kernel's snapshot in a remote, and what the kernel knew."""
     owner = make_user.owner()
     here = Commands(make_daemon(), owner, KEYS)
@@ -43,19 +50,19 @@ def pushed(make_daemon, make_user, proxy):
     session.kernel.run(STATE)
     known = session.kernel.value(LOOK)
     session.snapshot("-m", "first")
-    here.run("remote", "add", "origin", proxy.address("straight"))
+    here.run("remote", "add", "origin", address)
     here.run("push", "--unencrypted")
     session.kernel.close()
     session.remove()
     return known
 
 
-def elsewhere(make_daemon, make_user, proxy):
+def elsewhere(make_daemon, make_user, proxy, address):
     """A second machine with the history alone, and its snapshot."""
     keys = {**KEYS, "INFINIJUP_REMOTE_CACHE": str(CACHE)}
     there = Commands(make_daemon(environment=keys), make_user.owner(), KEYS)
     before = proxy.received
-    brought = there.run("clone", "--history", proxy.address("straight")).one("pulled")
+    brought = there.run("clone", "--history", address).one("pulled")
     assert brought["bytes"] < 4 * MIB and proxy.received - before < 8 * MIB
     (commit,) = there.run("log", "analysis").messages("commit")
     assert commit["elsewhere"] == "origin" and commit["bytes"] > SIZE
@@ -77,8 +84,8 @@ def places(commands):
     return {one["message"]: one["elsewhere"] for one in commands.run("log", "--all").messages("commit") if one["reason"] == "manual"}
 
 
-def test_a_machine_with_the_history_alone_restores_from_the_remote(make_daemon, make_user, proxy, pushed):
-    there, commit = elsewhere(make_daemon, make_user, proxy)
+def test_a_machine_with_the_history_alone_restores_from_the_remote(make_daemon, make_user, proxy, address, pushed):
+    there, commit = elsewhere(make_daemon, make_user, proxy, address)
     there.run("store", "verify", "--bytes")
     before = proxy.received
     branched = there.run("branch", commit, "--force", "--name", "moved").one("branched")["branches"][0]
@@ -102,8 +109,8 @@ def test_a_machine_with_the_history_alone_restores_from_the_remote(make_daemon, 
     there.run("store", "verify", "--bytes")
 
 
-def test_a_remote_that_goes_away_in_the_middle_leaves_nothing_half_restored(make_daemon, make_user, proxy, pushed):
-    there, commit = elsewhere(make_daemon, make_user, proxy)
+def test_a_remote_that_goes_away_in_the_middle_leaves_nothing_half_restored(make_daemon, make_user, proxy, address, pushed):
+    there, commit = elsewhere(make_daemon, make_user, proxy, address)
     before = proxy.received
     ends = threading.Thread(target=cut_after, args=(proxy, before + 30 * MIB))
     ends.start()
@@ -129,8 +136,8 @@ def cut_after(proxy, received):
     proxy.cut = proxy.lose = 1.0
 
 
-def test_the_data_comes_when_it_is_fetched(make_daemon, make_user, proxy, pushed):
-    there, commit = elsewhere(make_daemon, make_user, proxy)
+def test_the_data_comes_when_it_is_fetched(make_daemon, make_user, proxy, address, pushed):
+    there, commit = elsewhere(make_daemon, make_user, proxy, address)
     there.run("fetch")
     assert places(there) == {"first": None}
     proxy.close()

@@ -54,7 +54,7 @@ pub use forget::Forgotten;
 pub use images::write_images;
 pub use key::StoreKey;
 pub use known::Using;
-pub use own_store::{LookBeyond, OwnStore, UserStore};
+pub use own_store::{LookBeyond, OwnStore, Tell, UserStore};
 pub use seal::Sealer;
 pub use texts::ChangedText;
 pub use timeline::{NOTEBOOK_LIMIT, Names};

@@ -23,7 +23,10 @@ pub struct OwnStore {
 
 /// Tells a store, when it is opened, whom to ask for what is not in it.
 #[derive(Clone)]
-pub struct LookBeyond(pub Arc<dyn Fn(&Arc<Store>) + Send + Sync>);
+pub struct LookBeyond(pub Arc<Tell>);
+
+/// What is done with a store that was opened.
+pub type Tell = dyn Fn(&Arc<Store>) + Send + Sync;
 
 impl std::fmt::Debug for LookBeyond {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -286,6 +286,9 @@ pub(crate) fn entries_of(parcel: &SealedParcel) -> Result<Vec<IndexEntry>> {
     parcel.records.iter().map(entry).collect()
 }
 
+/// An object, and its stored length if it is in the store.
+type Local = (Reference, Option<u64>);
+
 /// A walk through a store, from some objects down, some at a time.
 struct LocalWalk<'a> {
     store: &'a Store,
@@ -309,7 +312,7 @@ impl<'a> LocalWalk<'a> {
 
     /// More objects with their stored length, about so many. `None`: that was all. Data without a length is not here: it may be
     /// where it is pushed to.
-    fn next(&mut self, about: usize) -> Result<Option<Vec<(Reference, Option<u64>)>>> {
+    fn next(&mut self, about: usize) -> Result<Option<Vec<Local>>> {
         let mut batch = Vec::new();
         while let Some(reference) = self.open.pop() {
             if !self.done.insert(reference.id) {

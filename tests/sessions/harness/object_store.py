@@ -40,6 +40,16 @@ def free_ports(count):
     return ports
 
 
+def make_bucket(shell):
+    """What the shell of SeaweedFS says to that. One that began before its server may wait for ever."""
+    create = f"s3.bucket.create -name {BUCKET}\n"
+    try:
+        made = subprocess.run(shell, input=create, capture_output=True, text=True, timeout=15)
+    except subprocess.TimeoutExpired:
+        return "no answer"
+    return made.stdout + made.stderr
+
+
 class ObjectStore:
     """SeaweedFS with one bucket. It does not listen to SIGTERM, so it is killed."""
 
@@ -78,6 +88,9 @@ class ObjectStore:
             "-s3",
             f"-s3.port={self.port}",
             f"-s3.config={config}",
+            # They would be at fixed ports, where a second server cannot be.
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
             "-volume.max=20",
             "-master.volumeSizeLimitMB=128",
         ]
@@ -98,16 +111,9 @@ class ObjectStore:
             f"-master=127.0.0.1:{master}",
             f"-filer=127.0.0.1:{filer}",
         ]
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
-            made = subprocess.run(
-                shell,
-                input=f"s3.bucket.create -name {BUCKET}\n",
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            said = made.stdout + made.stderr
+            said = make_bucket(shell)
             # One that was made while the server did not listen yet is there at the next try.
             if ("created bucket" in said or "already exists" in said) and self.answers():
                 break
