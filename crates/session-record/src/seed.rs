@@ -176,6 +176,7 @@ pub fn gone_session(store: &UserStore, commit: &ObjectId, owner: &User) -> Resul
         exit: None,
         outside_copies: Vec::new(),
         ids: seed.ids.filter(|ids| may_keep(*ids, owner)),
+        mapped: Vec::new(),
         habitat: said.habitat,
         gpu_wish: seed.gpu_wish,
         gpus: seed.gpus,
@@ -245,7 +246,7 @@ mod tests {
         assert!(
             !may_keep((0, 7), &eve)
                 && !may_keep((7, 65534), &eve)
-                && !may_keep((7, 7), &User { uid: 0, ..eve.clone() })
+                && !may_keep((7, 7), &User { uid: 0, ..eve })
         );
         assert_eq!((gone.record.name.as_str(), gone.record.memory_limit), ("a", record.memory_limit));
         let kernel = gone.record.kernel.unwrap();
