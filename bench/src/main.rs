@@ -26,6 +26,7 @@ mod pause;
 mod pause_ahead;
 mod peers;
 mod read;
+mod remotes;
 mod report;
 mod restore;
 mod rivals;
@@ -122,6 +123,21 @@ const BENCHMARKS: &[Benchmark] = &[
         mount::run,
     ),
     (
+        "remote",
+        "Push and pull of 2 GiB of fresh data, against a bare S3 client on the same server.",
+        remotes::run_speed,
+    ),
+    (
+        "remote-scale",
+        "The index of a remote with 10^7 objects: bytes to open it, requests of a lookup, bytes of merging.",
+        remotes::run_scale,
+    ),
+    (
+        "fleet",
+        "One checkpoint by 16, 128 and 2,048 writers at once: requests, time until the last ref, conflicts.",
+        remotes::run_fleet,
+    ),
+    (
         "peers",
         "20 cells of a day under Kishu, dill and ours: delay of a cell, disk, going back, objects that are right.",
         peers::run,
@@ -215,6 +231,12 @@ struct Arguments {
     /// One snapshot into a store, in a process of its own; what it is told is on standard input.
     #[arg(long, hide = true)]
     ingest_child: bool,
+    /// One transfer of `remote`, in a process of its own; the same.
+    #[arg(long, hide = true)]
+    transfer_child: bool,
+    /// The members of `fleet`; the same.
+    #[arg(long, hide = true)]
+    members_child: bool,
 }
 
 fn main() -> ExitCode {
@@ -239,6 +261,14 @@ fn start() -> Result<bool> {
     }
     if arguments.ingest_child {
         print(&ours::ingest_as_told(std::io::stdin())?)?;
+        return Ok(true);
+    }
+    if arguments.transfer_child {
+        print(&remotes::transfer_as_told(std::io::stdin())?)?;
+        return Ok(true);
+    }
+    if arguments.members_child {
+        print(&remotes::members_as_told(std::io::stdin())?)?;
         return Ok(true);
     }
     let run = Run {
