@@ -42,7 +42,7 @@ export function HistoryToolbar(props: {
       >
         <option value="all">{trans.__('All')}</option>
         <option value="mine">{trans.__('This notebook')}</option>
-        <option value="tagged">{trans.__('Tagged')}</option>
+        <option value="tagged">{trans.__('With a name')}</option>
       </select>
       <button
         type="button"
@@ -59,7 +59,7 @@ export function HistoryToolbar(props: {
         <input
           type="search"
           value={query}
-          placeholder={trans.__('Label, tag or cell')}
+          placeholder={trans.__('Name, label or cell')}
           aria-label={trans.__('Search the snapshots')}
           onChange={event => props.onQuery(event.target.value)}
           onKeyDown={event => {
