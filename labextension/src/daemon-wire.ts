@@ -60,6 +60,8 @@ export type BranchRequest = {
    * user.
    */
   force?: boolean;
+  /** Directories that lie at another place here than where its processes look for them. */
+  map?: MappedDirectory[];
 };
 
 /** A cell of a notebook. */
@@ -590,6 +592,14 @@ export type KernelView = {
   language?: string | null;
   /** How it is interrupted. */
   interrupt_mode?: InterruptMode;
+};
+
+/** A directory that processes find where it was, though it lies elsewhere. */
+export type MappedDirectory = {
+  /** Where its processes look for it. */
+  from: Text;
+  /** Where it lies here. */
+  to: Text;
 };
 
 /** A mapping of memory that differs. */

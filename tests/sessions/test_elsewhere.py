@@ -178,3 +178,48 @@ def test_another_user_takes_it_over(hosts, make_user, make_daemon, record):
         "new",
     )
     carried.unlink()
+
+
+def test_a_directory_that_lies_elsewhere_is_mapped(hosts, make_user, make_daemon, record):
+    """What was mounted at one place is found there, though it lies at another, and nobody but root could make that place."""
+    user = make_user()
+    here, there = hosts("mount -t tmpfs -o mode=1777 here /mnt"), hosts("mount -t tmpfs -o mode=755 there /mnt", "mkdir /mnt/other")
+    ada, eve = here.user(user), there.user(user)
+    first, second = (Commands(make_daemon(user=one), one) for one in (ada, eve))
+    ada.mkdir("/mnt/data/deep")
+    ada.write("/mnt/data/table.csv", "1,2")
+    ada.run(["cp", "/bin/true", "/mnt/data/mapped"])
+    workspace = ada.mkdir(ada.home / "work")
+    words = ["kernel", "start", "--name", "analysis", "--files", "workspace"]
+    session = first.session(first.run(*words, cwd=workspace).one("session")["session"])
+    begin = "import mmap, os; os.chdir('/mnt/data/deep'); values = [1]; program = open('/mnt/data/mapped', 'rb')"
+    begin += "; mapped = mmap.mmap(program.fileno(), 0, prot=mmap.PROT_READ)"
+    look = "(values, mapped[1:4], os.getcwd(), open('/mnt/data/table.csv').read())"
+    assert here.value(session, look, begin) == ([1], b"ELF", "/mnt/data/deep", "1,2")
+    session.snapshot("--tag", "good")
+    carried = record.base / f"{session.id}.ijx"
+    carried.parent.chmod(0o777)
+    first.run("export", "good", str(carried))
+    session.stop()
+    session.remove()
+
+    second.run("import", str(carried), "--tag", "from-ada")
+    lies = eve.mkdir(eve.home / "data")
+    eve.mkdir(lies / "deep")
+    eve.write(lies / "table.csv", "3,4")
+    eve.run(["cp", "/bin/true", str(lies / "mapped")])
+    assert second.fails("check", "from-ada")["code"] == "IJ-C048"
+    refused = second.fails("branch", "from-ada", "--force")
+    assert refused["code"] == "IJ-L062" and "/mnt/data" in refused["message"]
+    for nonsense in (f"/={lies}", f"/proc/x={lies}", f"{workspace}/in={lies}", "/mnt/data=/nowhere/at/all", f"relative={lies}"):
+        assert second.fails("branch", "from-ada", "--force", "--map", nonsense)["code"] == "IJ-L015", nonsense
+    assert second.fails("branch", "from-ada", "--force", "--map", "nonsense")["code"] == "IJ-C001"
+    moved = made_of(second, "from-ada", "--force", "--map", f"/mnt/data={lies}")
+    assert there.value(moved, look) == ([1], b"ELF", "/mnt/data/deep", "3,4")
+    # What else was there still is, and nothing came to be on the machine itself.
+    assert there.value(moved, "sorted(os.listdir('/mnt'))") == ["data", "other"]
+    assert subprocess.run(there.words(["ls", "/mnt"]), check=True, capture_output=True, text=True).stdout.split() == ["other"]
+    moved.suspend()
+    moved.resume()
+    assert there.value(moved, look) == ([1], b"ELF", "/mnt/data/deep", "3,4")
+    carried.unlink()

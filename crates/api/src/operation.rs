@@ -195,6 +195,19 @@ pub struct BranchRequest {
     /// Also from a snapshot that was made elsewhere: a foreign program, which runs with all rights of its user.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
+    /// Directories that lie at another place here than where its processes look for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub map: Vec<MappedDirectory>,
+}
+
+/// A directory that processes find where it was, though it lies elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MappedDirectory {
+    /// Where its processes look for it.
+    pub from: Text,
+    /// Where it lies here.
+    pub to: Text,
 }
 
 /// A branch was made.

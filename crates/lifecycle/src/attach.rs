@@ -76,6 +76,7 @@ impl Engine {
             exit: None,
             outside_copies: Vec::new(),
             ids: None,
+            mapped: Vec::new(),
             habitat: HabitatKind::HostTree,
             gpu_wish: GpuWish::All,
             gpus: Vec::new(),

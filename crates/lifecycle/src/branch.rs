@@ -128,7 +128,9 @@ impl Engine {
         }
         let store = self.inner.store.open()?;
         let (held, from) = self.asked_for(&store, which, request, watch)?;
-        let (record, connection) = self.taken_of(&store, &from, held.as_ref().map(|(_, record)| record))?;
+        let (mut record, connection) =
+            self.taken_of(&store, &from, held.as_ref().map(|(_, record)| record))?;
+        record.map(&request.map)?;
         if let Some(detail) = self.habitat(&record).why_no_branch(&record) {
             return Err(LifecycleError::BadRequest {
                 detail: format!("session {} cannot be branched: {detail}", record.name),

@@ -110,6 +110,7 @@ impl Engine {
             exit: None,
             outside_copies: Vec::new(),
             ids: None,
+            mapped: Vec::new(),
             habitat: HabitatKind::OwnBox,
             gpu_wish,
             gpus,

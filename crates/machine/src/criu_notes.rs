@@ -38,6 +38,7 @@ impl<'a> Look<'a> {
             box_dir: scratch.to_owned(),
             log: LOG.into(),
             workspace: None,
+            mapped: Vec::new(),
             network: sandbox::Network::Private,
             gate: None,
             cgroup: None,

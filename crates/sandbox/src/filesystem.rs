@@ -7,6 +7,7 @@
 //! /run                   tmpfs: no sockets of the machine's services; user/UID and lock are there
 //! /run/infinijup-box     the box's directory
 //! WORKSPACE              the files of the session, if they are kept elsewhere (a branch)
+//! MAPPED                 directories that lie at another place on this machine than on that of its snapshot
 //! ```
 //!
 //! Nothing is taken away: a mount namespace of an ordinary user inherits the machine's mounts as one piece, which can be covered and
@@ -22,16 +23,19 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+};
 use rustix::process::umask;
 
 use crate::devices;
+use crate::places;
 use crate::spec::{BOX_DIR, Plan};
 
 /// The nodes that everybody may use.
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-type Outcome<T> = Result<T, String>;
+pub(crate) type Outcome<T> = Result<T, String>;
 
 /// Mounts everything.
 pub(crate) fn build(plan: &Plan) -> Outcome<()> {
@@ -39,12 +43,11 @@ pub(crate) fn build(plan: &Plan) -> Outcome<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(failed("make private everything below", Path::new("/")))?;
     let box_dir = open_directory(Path::new(&plan.box_dir))?;
-    let workspace = match &plan.workspace {
-        Some((source, inside)) if source != inside => {
-            Some((open_directory(Path::new(source))?, open_place(Path::new(inside))?))
-        }
-        _ => None,
-    };
+    let workspace = plan.workspace.as_ref().filter(|(source, inside)| source != inside);
+    // All are opened before the first is mounted, since one may hide where another lies; the workspace may lie in one of them.
+    let all: Vec<_> = plan.mapped.iter().chain(workspace).collect();
+    let sources = all.iter().map(|(source, _)| open_directory(Path::new(source)));
+    let sources = sources.collect::<Outcome<Vec<OwnedFd>>>()?;
     let mut nodes = Vec::new();
     for name in NODES {
         nodes.push((name, open_node(name)?));
@@ -56,8 +59,8 @@ pub(crate) fn build(plan: &Plan) -> Outcome<()> {
     let resolver = fs::canonicalize("/etc/resolv.conf").ok().filter(|path| path.starts_with("/run"));
     let resolver = resolver.and_then(|path| Some((fs::read(&path).ok()?, path)));
 
-    if let Some((source, place)) = workspace {
-        bind(&source, &descriptor(&place))?;
+    for ((_, inside), source) in all.iter().zip(&sources) {
+        bind_all(source, &descriptor(&places::open(Path::new(inside))?))?;
     }
     // Modes are meant as written here.
     umask(Mode::empty());
@@ -68,7 +71,7 @@ pub(crate) fn build(plan: &Plan) -> Outcome<()> {
     fresh("proc", "/proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, "")
 }
 
-fn fresh(kind: &str, target: &str, flags: MountFlags, options: &str) -> Outcome<()> {
+pub(crate) fn fresh(kind: &str, target: &str, flags: MountFlags, options: &str) -> Outcome<()> {
     let options = std::ffi::CString::new(options).map_err(|error| error.to_string())?;
     mount(kind, target, kind, flags, Some(options.as_c_str())).map_err(|error| {
         let hint = match (kind, error) {
@@ -124,17 +127,9 @@ fn build_run(box_dir: &OwnedFd, resolver: Option<(Vec<u8>, PathBuf)>) -> Outcome
     bind(box_dir, Path::new(BOX_DIR))
 }
 
-fn open_directory(path: &Path) -> Outcome<OwnedFd> {
+pub(crate) fn open_directory(path: &Path) -> Outcome<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map_err(failed("open", path))
-}
-
-/// The directory that a branch's files are mounted over. On another machine than the original's it may not be there yet.
-fn open_place(path: &Path) -> Outcome<OwnedFd> {
-    if !path.exists() {
-        fs::create_dir_all(path).map_err(failed("make", path))?;
-    }
-    open_directory(path)
 }
 
 fn open_node(name: &str) -> Outcome<OwnedFd> {
@@ -146,11 +141,16 @@ fn bind(from: &OwnedFd, to: &Path) -> Outcome<()> {
     mount_bind(descriptor(from), to).map_err(failed("bind to", to))
 }
 
-fn descriptor(fd: &OwnedFd) -> PathBuf {
+/// With what is mounted below.
+pub(crate) fn bind_all(from: &OwnedFd, to: &Path) -> Outcome<()> {
+    mount_bind_recursive(descriptor(from), to).map_err(failed("bind to", to))
+}
+
+pub(crate) fn descriptor(fd: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-fn failed<E: Into<io::Error>>(action: &str, path: &Path) -> impl FnOnce(E) -> String {
+pub(crate) fn failed<E: Into<io::Error>>(action: &str, path: &Path) -> impl FnOnce(E) -> String {
     move |error| format!("cannot {action} `{}`: {}", path.display(), error.into())
 }
 

@@ -23,6 +23,7 @@ mod loopback;
 mod mounts;
 mod network;
 mod pasta;
+mod places;
 pub mod process;
 mod program;
 mod reaper;

@@ -111,6 +111,8 @@ pub struct BoxSpec<'a> {
     pub log: OsString,
     /// A directory (the source) to be seen inside at another path.
     pub workspace: Option<(PathBuf, PathBuf)>,
+    /// More of these.
+    pub mapped: Vec<(PathBuf, PathBuf)>,
     /// Its network.
     pub network: Network,
     /// Its ports that can be reached from outside.
@@ -144,6 +146,7 @@ pub(crate) struct Plan {
     pub(crate) box_dir: OsString,
     pub(crate) log: OsString,
     pub(crate) workspace: Option<(OsString, OsString)>,
+    pub(crate) mapped: Vec<(OsString, OsString)>,
     pub(crate) network: Network,
     pub(crate) gate: Option<(OsString, Vec<u16>)>,
     pub(crate) cgroup: Vec<OsString>,
@@ -174,6 +177,7 @@ impl Plan {
             box_dir: text(&spec.box_dir),
             log: spec.log.clone(),
             workspace: spec.workspace.as_ref().map(|(source, inside)| (text(source), text(inside))),
+            mapped: spec.mapped.iter().map(|(source, inside)| (text(source), text(inside))).collect(),
             network: spec.network,
             gate: spec.gate.as_ref().map(|gate| (text(&gate.directory), gate.ports.clone())),
             cgroup: spec
@@ -215,7 +219,7 @@ fn check(spec: &BoxSpec<'_>) -> Result<()> {
     if log.is_empty() || log.contains(&b'/') || log.contains(&0) || log == b"." || log == b".." {
         return bad("the log needs a plain file name".to_owned());
     }
-    let workspace = spec.workspace.iter().flat_map(|(source, inside)| [source, inside]);
+    let workspace = spec.workspace.iter().chain(&spec.mapped).flat_map(|(source, inside)| [source, inside]);
     let cwd = spec.commands.iter().map(|commands| &commands.cwd);
     let gate = spec.gate.iter().map(|gate| &gate.directory);
     for path in std::iter::once(&spec.box_dir).chain(workspace).chain(cwd).chain(gate) {

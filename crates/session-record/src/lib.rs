@@ -34,6 +34,7 @@ mod json;
 mod kept_files;
 mod listings;
 pub mod locks;
+mod mapped;
 mod notes;
 pub mod place;
 mod programs;

@@ -131,6 +131,9 @@ pub struct Record {
     /// The numbers of its user and group as its processes know them, if it was snapshotted by somebody with others.
     #[serde(default)]
     pub ids: Option<(u32, u32)>,
+    /// Directories that lie elsewhere than its processes see them: as they see them, and where they are.
+    #[serde(default)]
+    pub mapped: Vec<(PathBuf, PathBuf)>,
     /// Where its processes live.
     #[serde(default, rename = "attached")]
     pub habitat: HabitatKind,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use checkpoint_criu::images::{FileKind, RegFile};
 use doctor::Finding;
 use image_store::{Result, images_in_memory};
+use workspace::lies_at;
 
 use crate::{Asked, fail};
 
@@ -59,8 +60,10 @@ pub(crate) fn look(asked: &Asked<'_>) -> Result<Vec<Finding>> {
         if !path.is_absolute() || comes_with_it || file.external == Some(true) || deleted.contains(&file.id) {
             continue;
         }
-        let copy = asked.record.outside_copies.iter().find(|(old, _)| old == path);
-        found.add(path, seen(copy.map_or(path, |(_, copy)| copy), file));
+        let copy =
+            asked.record.outside_copies.iter().find(|(old, _)| old == path).map(|(_, copy)| copy.clone());
+        let here = copy.unwrap_or_else(|| lies_at(&asked.record.mapped, path));
+        found.add(path, seen(&here, file));
     }
     Ok(found.findings())
 }
@@ -153,7 +156,7 @@ impl Found {
                     ),
                 ),
             };
-            findings.push(fail(item, evidence, "mount, copy or install it here as it was there"));
+            findings.push(fail(item, evidence, "mount, copy or install it here as it was there, or say where it lies: `infinijup branch SNAPSHOT --map OLD=NEW`"));
         }
         for (how, files) in &self.other {
             let (verb, of) = (if files.len() == 1 { "is" } else { "are" }, names(files));

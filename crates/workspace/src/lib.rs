@@ -81,8 +81,16 @@ pub struct Places {
     pub private: Vec<PathBuf>,
     /// Files outside the workspace that the session has a copy of: the original and the copy.
     pub moved: Vec<(PathBuf, PathBuf)>,
+    /// Directories that lie elsewhere: as they are seen, and where they are.
+    pub mapped: Vec<(PathBuf, PathBuf)>,
     /// The directory in which the daemon keeps everything, which is nobody's work wherever it lies.
     pub daemons: Option<PathBuf>,
+}
+
+/// Where a path lies if directories are mapped: the innermost that it is in decides.
+pub fn lies_at(mapped: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
+    let within = |(inside, here): &(PathBuf, PathBuf)| Some(here.join(path.strip_prefix(inside).ok()?));
+    mapped.iter().rev().find_map(within).unwrap_or_else(|| path.to_owned())
 }
 
 /// A place on the host: a path below a directory.
@@ -106,6 +114,7 @@ impl Places {
             workspace: Some((inside.to_owned(), outside.to_owned())),
             private: ["/dev", "/proc", "/run", "/sys"].map(PathBuf::from).into(),
             moved: moved.to_owned(),
+            mapped: Vec::new(),
             daemons: None,
         }
     }
@@ -116,6 +125,7 @@ impl Places {
             workspace: workspace.map(|path| (path.to_owned(), path.to_owned())),
             private: ["/proc", "/sys"].map(PathBuf::from).into(),
             moved: Vec::new(),
+            mapped: Vec::new(),
             daemons: None,
         }
     }
@@ -130,7 +140,8 @@ impl Places {
         if self.private.iter().any(|directory| path.starts_with(directory)) || self.is_daemons(path) {
             return None;
         }
-        let real = self.moved.iter().find(|(original, _)| original == path).map_or(path, |(_, copy)| copy);
+        let copy = self.moved.iter().find(|(original, _)| original == path).map(|(_, copy)| copy.clone());
+        let real = copy.unwrap_or_else(|| lies_at(&self.mapped, path));
         Some(Spot { base: Base::Root, below: real.strip_prefix("/").ok()?.to_owned() })
     }
 

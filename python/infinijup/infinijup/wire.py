@@ -143,6 +143,7 @@ BranchRequest = TypedDict(
         "gpus": "GpuWish | None",
         "notebook": "str | None",
         "force": "bool",
+        "map": "list[MappedDirectory]",
     },
     total=False,
 )
@@ -641,6 +642,17 @@ class KernelView(_KernelViewAlways, total=False):
     language: str | None
     # How it is interrupted.
     interrupt_mode: InterruptMode
+
+
+# A directory that processes find where it was, though it lies elsewhere.
+MappedDirectory = TypedDict(
+    "MappedDirectory",
+    {
+        "from": "Text",
+        "to": "Text",
+    },
+    total=False,
+)
 
 
 class MappingDiff(TypedDict):

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use api::GpuWish;
+use api::{GpuWish, MappedDirectory};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
@@ -93,7 +93,8 @@ from elsewhere is a foreign program, which runs with all your rights: --force sa
     after_help = "Example:
   infinijup branch analysis --name idea
   infinijup branch analysis --from good --count 8 --name try
-  infinijup import snapshot.ijx --tag from-ada; infinijup branch from-ada --force"
+  infinijup import snapshot.ijx --tag from-ada; infinijup branch from-ada --force
+  infinijup branch from-ada --force --map /data=/mnt/nfs/data"
 )]
 pub(crate) struct BranchArgs {
     #[command(flatten)]
@@ -111,9 +112,18 @@ pub(crate) struct BranchArgs {
     /// free ones like them
     #[arg(long, value_name = "GPUS", value_parser = gpus)]
     pub(crate) gpus: Option<GpuWish>,
+    /// A directory that lies at another place on this machine: the processes find NEW where they look for OLD. Can be given several times
+    #[arg(long, value_name = "OLD=NEW", value_parser = mapped)]
+    pub(crate) map: Vec<MappedDirectory>,
     /// Also from a snapshot that was made elsewhere
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Two directories.
+fn mapped(text: &str) -> Result<MappedDirectory, String> {
+    let (from, to) = text.split_once('=').ok_or("write it as OLD=NEW, two absolute paths")?;
+    Ok(MappedDirectory { from: from.into(), to: to.into() })
 }
 
 /// Capture a session, then end its processes and give their memory back.

@@ -94,6 +94,7 @@ impl OwnBox {
             box_dir: self.place.box_dir(&record.id),
             log: LOG.into(),
             workspace: Some((record.files_at.clone(), record.workspace.clone())),
+            mapped: record.mapped.iter().map(|(inside, here)| (here.clone(), inside.clone())).collect(),
             network: match record.network {
                 Network::Private => sandbox::Network::Private,
                 Network::Host => sandbox::Network::Host,
@@ -235,7 +236,8 @@ impl Habitat for OwnBox {
     }
 
     fn places(&self, record: &Record) -> Places {
-        Places::of_box(&record.workspace, &record.files_at, &record.outside_copies).without(&self.place.state)
+        let places = Places::of_box(&record.workspace, &record.files_at, &record.outside_copies);
+        Places { mapped: record.mapped.clone(), ..places }.without(&self.place.state)
     }
 
     fn watched(&self, record: &Record) -> Vec<PathBuf> {

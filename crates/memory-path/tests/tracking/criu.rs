@@ -109,6 +109,7 @@ impl Scene {
             box_dir: self.make_dir(name),
             log: "log".into(),
             workspace: None,
+            mapped: Vec::new(),
             network: Network::Private,
             gate: None,
             cgroup: None,

@@ -102,6 +102,7 @@ impl Scene {
             box_dir: self.path("box"),
             log: "log".into(),
             workspace: None,
+            mapped: Vec::new(),
             network: Network::Private,
             gate: None,
             cgroup: None,

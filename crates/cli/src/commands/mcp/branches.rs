@@ -120,6 +120,7 @@ impl Server {
             gpus: None,
             notebook: None,
             force: false,
+            map: Vec::new(),
         };
         let branches = self
             .daemon

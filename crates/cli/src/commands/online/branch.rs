@@ -33,6 +33,7 @@ pub(super) fn run(online: &Online<'_>, args: BranchArgs) -> Result<()> {
         gpus: args.gpus,
         notebook: None,
         force: args.force,
+        map: args.map,
     };
     let result = match online.post_job(format!("{}/branch", session_path(&session)), &request) {
         Err(error) if request.from.is_none() && says(&error, NO_SESSION) => {
