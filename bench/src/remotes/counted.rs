@@ -101,6 +101,13 @@ impl Objects for Counted {
         self.inner.get_range(key, offset, len)
     }
 
+    fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+        add(&self.gets, 1);
+        let found = self.inner.get_up_to(key, offset, len)?;
+        add(&self.bytes_down, found.as_ref().map_or(0, |bytes| bytes.len() as u64));
+        Ok(found)
+    }
+
     fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put> {
         add(&self.puts, 1);
         add(&self.bytes_up, bytes.len() as u64);

@@ -77,6 +77,15 @@ impl Objects for Files {
         }
     }
 
+    fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
+        let length = match self.state().objects.get(key) {
+            None => return Ok(None),
+            Some((_, Content::Memory(bytes))) => bytes.len() as u64,
+            Some((_, Content::File(_, length))) => *length,
+        };
+        self.get_range(key, offset.min(length), len.min(length.saturating_sub(offset)))
+    }
+
     fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put> {
         let mut state = self.state();
         let there = state.objects.get(key).map(|(version, _)| Version(version.to_string()));

@@ -202,6 +202,7 @@ fn pull(told: &Told) -> Result<()> {
         force: false,
         room: None,
         dry_run: false,
+        history: None,
     };
     let report = remote.fetch(&options, &NoReferences, &Silent)?;
     ensure!(report.bytes >= told.bytes, "{} bytes came of {}", report.bytes, told.bytes);

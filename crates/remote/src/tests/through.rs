@@ -163,6 +163,6 @@ fn a_child_of_what_is_elsewhere_can_be_pushed_there() {
     assert_eq!(push(&remote, "threads/main", third).unwrap().objects, 1);
     // What nobody has cannot be pushed.
     let elsewhere = super::server();
-    assert!(push(&there.remote(&elsewhere), "threads/main", third).is_err());
+    push(&there.remote(&elsewhere), "threads/main", third).unwrap_err();
     drop(here);
 }
