@@ -9,6 +9,7 @@
 
 mod bucket;
 mod census;
+#[cfg(feature = "s3")]
 mod credentials;
 mod error;
 mod fetch;
@@ -33,9 +34,9 @@ mod token;
 mod verify;
 mod walk;
 
-pub use bucket::{
-    Address, Condition, Limited, Listed, ObjectStoreBucket, Objects, Patience, Put, Version, probe,
-};
+#[cfg(feature = "s3")]
+pub use bucket::ObjectStoreBucket;
+pub use bucket::{Address, Condition, Limited, Listed, Objects, Patience, Put, Version, probe};
 pub use error::{RemoteError, Result};
 pub use fetch::{FetchOptions, FetchReport, Fetched, HistoryOnly, Movement};
 pub use gc::{GcOptions, GcReport};

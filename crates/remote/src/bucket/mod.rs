@@ -3,8 +3,10 @@
 //! [`Objects`] is what is asked of a server: read, put under a condition, delete, list. [`Bucket`] is what the rest of the
 //! crate uses: the same with patience, and with an answer to the question whether a put was done whose answer was lost.
 
+mod address;
 mod limit;
 mod probe;
+#[cfg(feature = "s3")]
 mod s3;
 mod statement;
 
@@ -14,9 +16,11 @@ use std::time::Duration;
 
 use crate::error::{RemoteError, Result};
 
+pub use address::Address;
 pub use limit::Limited;
 pub use probe::probe;
-pub use s3::{Address, ObjectStoreBucket};
+#[cfg(feature = "s3")]
+pub use s3::ObjectStoreBucket;
 pub(crate) use statement::{Changed, Edit, Found, Statement, first_line};
 
 /// Which version of an object: what the server calls its ETag.
