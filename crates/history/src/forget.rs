@@ -12,6 +12,7 @@ use manifest::history::Grafts;
 use manifest::{Tag, Thread};
 
 use crate::error::{HistoryError, Result};
+use crate::names::REMEMBERED;
 use crate::own_store::UserStore;
 
 /// How often a change is tried anew when somebody else was faster.
@@ -27,7 +28,8 @@ pub struct Forgotten {
 }
 
 impl UserStore {
-    /// Leaves commits out of history, but for those that `needed` gives a reason for. With `force` tags go with them.
+    /// Leaves commits out of history, but for those that `needed` gives a reason for. With `force` tags go with them, and so does what was
+    /// remembered of where remotes are.
     pub fn forget(
         &self,
         wanted: &[ObjectId],
@@ -54,6 +56,7 @@ impl UserStore {
         let (mut grafts, before) = Grafts::load_from(&self.store)?;
         let tags = by_commit(self.tags()?);
         let threads = by_commit(self.threads()?);
+        let remembered = by_commit(self.remembered()?);
         let mut outcome = Forgotten::default();
         let (mut leaving, mut changes) = (Vec::new(), Vec::new());
         let mut seen = HashSet::new();
@@ -68,8 +71,15 @@ impl UserStore {
             } else if used.contains_key(id) {
                 Some("it is being restored".to_owned())
             } else {
-                let names = || tagged.iter().map(|tag| format!("`{tag}`")).collect::<Vec<_>>().join(", ");
-                (!tagged.is_empty() && !force).then(|| format!("it is tagged {}", names()))
+                let names = |names: &[String]| {
+                    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+                };
+                match remembered.get(id) {
+                    _ if force => None,
+                    _ if !tagged.is_empty() => Some(format!("it is tagged {}", names(tagged))),
+                    Some(there) => Some(format!("in a remote it is where {} is", names(there))),
+                    None => None,
+                }
             };
             if let Some(reason) = reason {
                 outcome.kept.push((*id, reason));
@@ -80,6 +90,11 @@ impl UserStore {
             leaving.push((*id, commit.parents.clone()));
             for tag in tagged {
                 let name = Tag::new(tag.as_str())?.ref_path();
+                changes.push(RefChange { name, expected: Expected::At(*id), new: None });
+            }
+            // The remote has it still. Here nothing may lead to it any more, or it would never be freed.
+            for there in remembered.get(id).into_iter().flatten() {
+                let name = format!("{REMEMBERED}{there}");
                 changes.push(RefChange { name, expected: Expected::At(*id), new: None });
             }
         }

@@ -9,6 +9,9 @@ use manifest::{Tag, Thread};
 use crate::error::{HistoryError, Result};
 use crate::own_store::UserStore;
 
+/// Below this name is remembered where threads and tags of remotes were when they were last seen.
+pub(crate) const REMEMBERED: &str = "remotes/";
+
 impl UserStore {
     /// The newest commit of a thread; `None` if it has none.
     pub fn head(&self, thread: &str) -> Result<Option<ObjectId>> {
@@ -33,6 +36,11 @@ impl UserStore {
     /// Ends a thread; one that is not there has ended. Its commits stay until gc finds that nothing else leads to them.
     pub fn delete_thread(&self, thread: &str) -> Result<()> {
         self.change(Thread::new(thread)?.ref_path(), Expected::Any, None)
+    }
+
+    /// Where threads and tags of remotes were last seen: `origin/threads/main`.
+    pub(crate) fn remembered(&self) -> Result<Vec<(String, ObjectId)>> {
+        self.names(REMEMBERED)
     }
 
     /// All tags with their commits.

@@ -72,6 +72,40 @@ fn what_is_forgotten_leaves_history_at_once_and_the_store_with_the_next_gc() {
 }
 
 #[test]
+fn where_a_remote_was_last_seen_keeps_its_commit_unless_it_is_forced() {
+    let (_dir, store) = store();
+    let commits = line(&store, 4);
+    let seen = "remotes/origin/threads/main";
+    let set = |new, expected| RefChange { name: seen.to_owned(), expected, new: Some(new) };
+    store.store().refs().update(&[set(commits[2], Expected::Absent)]).unwrap();
+    // Only the remote's thread leads to the last two.
+    let back = RefChange {
+        name: "threads/main".to_owned(),
+        expected: Expected::At(commits[3]),
+        new: Some(commits[1]),
+    };
+    store.store().refs().update(&[back]).unwrap();
+    let outcome = store.forget(&commits[2..3], &free, false).unwrap();
+    assert_eq!(outcome.forgotten, []);
+    assert_eq!(outcome.kept, [(commits[2], "in a remote it is where `origin/threads/main` is".to_owned())]);
+    store.gc(&Silent).unwrap();
+    assert_holds(&store, &commits[2], 2);
+    assert!(!store.store().contains(&commits[3]).unwrap(), "nothing led to it");
+    assert_sound(&store);
+
+    // What is behind it is kept by nothing.
+    assert_eq!(store.forget(&commits[..1], &free, false).unwrap().forgotten, commits[..1]);
+    assert_eq!(store.forget(&commits[2..3], &free, true).unwrap().forgotten, commits[2..3]);
+    assert_eq!(store.store().refs().get(seen).unwrap(), None);
+    store.gc(&Silent).unwrap();
+    for gone in [commits[0], commits[2]] {
+        assert!(!store.store().contains(&gone).unwrap());
+    }
+    assert_holds(&store, &commits[1], 1);
+    assert_sound(&store);
+}
+
+#[test]
 fn tags_sessions_and_restores_keep_their_commits() {
     let (_dir, store) = store();
     let commits = line(&store, 6);
