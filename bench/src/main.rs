@@ -108,6 +108,11 @@ const BENCHMARKS: &[Benchmark] = &[
         restore::run_first,
     ),
     (
+        "restore-remote",
+        "How long until a kernel of 2 GiB answers that is restored straight from a remote, against clone and restore.",
+        remotes::run_straight,
+    ),
+    (
         "undo",
         "How long until a kernel of 600 MB that goes back over its last cell answers, with a standby and without.",
         undo::run,

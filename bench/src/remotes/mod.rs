@@ -6,10 +6,12 @@ mod fleet;
 mod scale;
 mod server;
 mod speed;
+mod straight;
 
 pub(crate) use fleet::{members_as_told, run as run_fleet};
 pub(crate) use scale::run as run_scale;
 pub(crate) use speed::{run as run_speed, transfer_as_told};
+pub(crate) use straight::run as run_straight;
 
 use std::io::Write;
 use std::process::{Command, Stdio};
