@@ -74,9 +74,43 @@ fn page_lists() {
     seed("page_lists", "three", &list);
 }
 
+/// The first byte says what the rest is.
+fn remote() {
+    let write = format!(r#""write":"{}1","before":[]"#, "0".repeat(31));
+    let of = |digit: &str, length: usize| digit.repeat(length);
+    let text = |name: &str, what: u8, text: String| seed("remote", name, &[&[what], text.as_bytes()].concat());
+    text("address", 0, "s3+https://s3.example.org/bucket/a".to_owned());
+    let segment = format!(
+        r#"{{"name":"{}","level":0,"entries":1,"length":103,"tail":58,"hash":"{}","first":"{}","last":"{}"}}"#,
+        of("5", 32),
+        of("6", 64),
+        of("0", 40),
+        of("f", 40)
+    );
+    let condemned = format!(r#"{{"key":"packs/{}","generation":2,"at":5}}"#, of("7", 32));
+    text(
+        "root",
+        2,
+        format!(
+            r#"{{"version":1,"domain":"DOMAIN","sealed":false,"generation":3,"segments":[{segment}],"condemned":[{condemned}],{write}}}"#
+        ),
+    );
+    text("ref", 3, format!(r#"{{"name":"threads/main","target":"{}",{write}}}"#, of("8", 64)));
+    text("ref-elsewhere", 3, format!(r#"{{"name":"threads/../../x","target":null,{write}}}"#));
+    let refs = r#"["threads/main","../x"]"#;
+    let lease = r#""generation":1,"renewed":5,"revoked":false"#;
+    text("lease", 4, format!(r#"{{"writer":"{}",{lease},"refs":{refs},{write}}}"#, of("9", 32)));
+    text("key", 5, format!(r#"{{"generation":1,"keyring":"494a4b4559524e47",{write}}}"#));
+    let entry: Vec<u8> = (0..20).chain([0x33; 16]).chain([0, 0, 0, 0, 100, 0, 0, 0, 40]).collect();
+    let tail = [&b"IJSEG\r\n\0"[..], &[1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0], &[0; 36], &[0xff; 2]].concat();
+    seed("remote", "tail", &[&[1], &tail[..]].concat());
+    seed("remote", "segment", &[&[6, 1, 0], &entry[..], &tail].concat());
+}
+
 fn main() {
     gpu_helper();
     page_lists();
+    remote();
     let directory = tempfile::tempdir().unwrap();
     let unlock = Unlock::Passphrase("correct horse".to_owned().into());
     let encryption = Encryption { unlocks: vec![unlock], cost: KdfCost::for_tests() };

@@ -17,6 +17,7 @@ mod map;
 mod pack;
 mod page_lists;
 mod proc_files;
+mod remote;
 mod salvage;
 mod text_files;
 
@@ -34,6 +35,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("pack", pack::run),
     ("page_lists", page_lists::run),
     ("proc_files", proc_files::run),
+    ("remote", remote::run),
     ("salvage", salvage::run),
     ("text_files", text_files::run),
 ];
