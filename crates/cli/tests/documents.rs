@@ -133,6 +133,7 @@ const COMMANDS: &[&[&str]] = &[
     &["pull"],
     &["clone"],
     &["mount"],
+    &["check"],
     &["completions"],
     &["man"],
     &["debug"],
