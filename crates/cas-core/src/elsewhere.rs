@@ -8,7 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use crate::beyond::Beyond;
 use crate::error::{Result, StoreError};
 use crate::fsio;
 use crate::id::ObjectId;
@@ -89,6 +91,20 @@ impl Store {
             });
         }
         fsio::replace(self.options.disk.as_ref(), &self.elsewhere_path(), text.as_bytes())
+    }
+
+    /// From now on objects that are not here are asked of `beyond`. The first that is given stays.
+    pub fn look_beyond(&self, beyond: Arc<dyn Beyond>) {
+        // A second one would be told of the same places.
+        let _ = self.beyond.set(beyond);
+    }
+
+    /// Who is asked, if something may have to be asked for at all.
+    pub(crate) fn beyond(&self) -> Result<Option<&dyn Beyond>> {
+        match self.beyond.get() {
+            Some(beyond) if !self.elsewhere()?.is_empty() => Ok(Some(beyond.as_ref())),
+            _ => Ok(None),
+        }
     }
 
     fn elsewhere_path(&self) -> PathBuf {

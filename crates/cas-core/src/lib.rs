@@ -41,6 +41,7 @@ mod tests;
 mod transaction;
 mod varint;
 pub mod verify;
+mod whole;
 
 pub use codec::{LEVEL, MAX_OBJECT};
 pub use error::{Class, Result, StoreError};

@@ -46,6 +46,7 @@ mod tests {
         let taken = HostFingerprint {
             cpu: Cpu { features: features(&["avx512f", "sse2"]), ..Cpu::default() },
             gpus: vec![Gpu { uuid: "GPU-1".into(), pci_id: "10de:2330".into(), ..Gpu::default() }],
+            driver_version: Some("580.2".into()),
             ..HostFingerprint::default()
         };
         let mut here =
@@ -53,7 +54,8 @@ mod tests {
         let found = machine(&taken, &here);
         assert_eq!(
             (found.len(), found[0].item, found[0].state),
-            (1, "cpu-features-missing", FindingState::Fail)
+            (1, "cpu-features-missing", FindingState::Fail),
+            "{found:?}"
         );
         assert!(
             found[0].evidence.contains("there avx512f, here absent") && found[0].fix.is_some(),
