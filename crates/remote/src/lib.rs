@@ -29,6 +29,7 @@ mod root;
 mod stat;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "s3")]
 mod through;
 mod token;
 mod verify;
@@ -48,6 +49,7 @@ pub use publish::Published;
 pub use push::{PushReport, Pushed};
 pub use remote::{Introduction, Remote, View};
 pub use stat::Stat;
+#[cfg(feature = "s3")]
 pub use through::ReadThrough;
 pub use token::Token;
 pub use verify::{Depth, VerifyReport};

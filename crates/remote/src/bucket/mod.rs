@@ -116,6 +116,7 @@ impl Bucket {
         self.patiently(|| self.objects.get_range(key, offset, len))
     }
 
+    #[cfg(feature = "s3")]
     pub(crate) fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>> {
         self.patiently(|| self.objects.get_up_to(key, offset, len))
     }
