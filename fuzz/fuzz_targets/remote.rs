@@ -125,6 +125,7 @@ fn use_it(server: Arc<dyn Objects>) {
         force: true,
         room: Some(1 << 20),
         dry_run: false,
+        history: None,
     };
     let _ = open.fetch(&options, &NoReferences, &Silent);
     for (name, _) in PLACE.store.refs().list("").unwrap() {
@@ -170,6 +171,11 @@ impl Objects for Server {
             Some(part) => Ok(Some(part.to_vec())),
             None => Err(RemoteError::Damaged { key: key.to_owned(), detail: "ends too early".to_owned() }),
         }
+    }
+
+    fn get_up_to(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>, RemoteError> {
+        let there = self.0.lock().unwrap().get(key).map_or(0, |(bytes, _)| bytes.len() as u64);
+        self.get_range(key, offset, len.min(there.saturating_sub(offset)))
     }
 
     fn put(&self, key: &str, bytes: Vec<u8>, condition: &Condition) -> Result<Put, RemoteError> {
