@@ -46,6 +46,7 @@ impl Server {
         let [master, volume, filer, port] = [free_port()?, free_port()?, free_port()?, free_port()?];
         let log = fs::File::create(dir.join("log"))?;
         let process = Command::new(PROGRAM)
+            .arg(logs_in(&dir))
             .args(["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"])
             .args(["-volume.max=60", "-master.volumeSizeLimitMB=256"])
             .arg(format!("-dir={}", dir.display()))
@@ -78,6 +79,7 @@ impl Server {
             );
             let mut shell = Command::new("timeout")
                 .args(["20", PROGRAM])
+                .arg(logs_in(&self.dir))
                 .args(["shell", &format!("-master=127.0.0.1:{master}"), &format!("-filer=127.0.0.1:{filer}")])
                 .env_clear()
                 .env("HOME", &self.dir)
@@ -125,6 +127,11 @@ impl Drop for Server {
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Its logs are for everybody to read, and lie in /tmp unless it is told another place.
+fn logs_in(dir: &Path) -> String {
+    format!("-logdir={}", dir.display())
 }
 
 /// A port that nobody has. SeaweedFS takes the one 10,000 above for itself, too.
