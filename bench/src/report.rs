@@ -152,7 +152,7 @@ mod tests {
         assert!(report(1.0, 3.0).ok(false));
         assert!(!report(1.0, 1.0).ok(false));
         assert!(report(1.0, 1.0).ok(true));
-        assert!(!report(1.0, 0.05).ok(true));
+        assert!(!report(1.0, 0.04).ok(true));
         assert!(!report(1.2, 3.0).ok(true));
         assert!(!report(f64::NAN, 3.0).ok(true));
     }
