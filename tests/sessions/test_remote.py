@@ -9,7 +9,7 @@ import time
 import pytest
 
 from harness.daemon import programs
-from harness.object_store import KEYS, ObjectStore, Proxy
+from harness.object_store import KEYS
 from harness.session import Commands
 
 # Writers that push to one remote while it is collected may take longer than other tests.
@@ -18,22 +18,6 @@ MIB = 1 << 20
 # So long do writers push beside collections.
 SECONDS = float(os.environ.get("INFINIJUP_REMOTE_SECONDS", "20"))
 WRITERS = int(os.environ.get("INFINIJUP_REMOTE_WRITERS", "4"))
-
-
-@pytest.fixture(scope="module")
-def object_store(record, module_make_user):
-    """One for all tests; each has a prefix of its own."""
-    store = ObjectStore(record.base / "object-store", module_make_user.owner())
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def proxy(object_store):
-    """The way there."""
-    proxy = Proxy(object_store.port)
-    yield proxy
-    proxy.close()
 
 
 class Folder:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.object_store import KEYS, ObjectStore, Proxy
+from harness.object_store import KEYS
 from harness.session import Commands
 
 pytestmark = pytest.mark.timeout(900)
@@ -16,22 +16,6 @@ CACHE = 24 * MIB
 SIZE = 96 * MIB
 STATE = f"import os, hashlib; data = bytearray(os.urandom({SIZE})); open('notes.txt', 'w').write('kept'); step = 1"
 LOOK = "(hashlib.sha256(data).hexdigest(), step, open('notes.txt').read())"
-
-
-@pytest.fixture(scope="module")
-def object_store(record, module_make_user):
-    """One for all tests; each has a prefix of its own."""
-    store = ObjectStore(record.base / "object-store", module_make_user.owner())
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def proxy(object_store):
-    """The way there."""
-    proxy = Proxy(object_store.port)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from harness import gpu as gpu_harness
 from harness import leftovers
 from harness.daemon import PROGRAMS, Daemon, copy_programs, criu, programs
 from harness.history import History
+from harness.object_store import ObjectStore, Proxy
 from harness.session import Commands
 from harness.users import User
 
@@ -197,3 +198,19 @@ def root(make_daemon):
     jupyter = daemon.state.parent / "jupyter"
     root.write_kernelspec(jupyter)
     return Commands(daemon, root, {"JUPYTER_PATH": str(jupyter)})
+
+
+@pytest.fixture(scope="module")
+def object_store(record, module_make_user):
+    """A real S3 server for the tests of a module; each has a prefix of its own."""
+    store = ObjectStore(record.base / "object-store", module_make_user.owner())
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def proxy(object_store):
+    """The way there."""
+    proxy = Proxy(object_store.port)
+    yield proxy
+    proxy.close()
