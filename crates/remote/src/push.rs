@@ -28,8 +28,10 @@ use crate::token::Token;
 pub(crate) const PACK: usize = 16 << 20;
 /// Packs that are under way at a time. Bounds memory: each is in it twice.
 const IN_FLIGHT: usize = 4;
-/// What was sent is published after so long. A push that is cut short goes on from there; and `root`, which all writers share, is seldom changed.
-const PUBLISH: Duration = Duration::from_secs(30);
+/// What was sent is published whenever a fourth of the time so far has passed again, within these limits: a push that is cut short loses
+/// little of what it did, and `root`, which all writers share, is seldom changed by a long one.
+const PUBLISH_EARLIEST: Duration = Duration::from_secs(1);
+const PUBLISH_LATEST: Duration = Duration::from_secs(30);
 /// So many refs are read to see where a walk may end. A fleet has thousands, and each of its members only needs its own.
 const ENDS: usize = 64;
 /// So many objects are asked for at a time.
@@ -178,7 +180,8 @@ impl Remote {
                 left = rest;
             }
         }
-        let sent: Mutex<(Vec<IndexEntry>, Instant)> = Mutex::new((Vec::new(), Instant::now()));
+        let begun = Instant::now();
+        let sent = Mutex::new((Vec::<IndexEntry>::new(), begun));
         parallel::each(IN_FLIGHT, &packs, &|(class, ids)| {
             lease.keep()?;
             let parcel = self.fill(*class, ids)?;
@@ -189,7 +192,7 @@ impl Remote {
             let due = {
                 let (entries, last) = &mut *sent.lock().unwrap_or_else(PoisonError::into_inner);
                 entries.extend(new);
-                if last.elapsed() < PUBLISH {
+                if last.elapsed() < (begun.elapsed() / 4).clamp(PUBLISH_EARLIEST, PUBLISH_LATEST) {
                     return Ok(());
                 }
                 *last = Instant::now();

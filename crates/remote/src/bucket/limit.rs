@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use super::{Condition, Listed, Objects, Put, Version};
 use crate::error::Result;
 
+/// What is not longer is paid for and does not wait behind what is: leases, refs and `root` must not be late because packs are on their way.
+const SMALL: u64 = 64 << 10;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Limited {
@@ -29,7 +32,8 @@ impl Limited {
             *paid = (*paid).max(Instant::now()) + price;
             *paid
         };
-        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        let wait = until.saturating_duration_since(Instant::now());
+        std::thread::sleep(if bytes > SMALL { wait } else { wait.min(price) });
     }
 }
 
@@ -62,5 +66,23 @@ impl Objects for Limited {
 
     fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
         self.inner.list(prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_small_does_not_wait_behind_packs() {
+        let limited = Limited::new(crate::tests::server(), 1 << 20);
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| limited.pay(2 << 20));
+            std::thread::sleep(Duration::from_millis(100));
+            limited.pay(100);
+            assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+        });
+        assert!(begun.elapsed() >= Duration::from_secs(2));
     }
 }

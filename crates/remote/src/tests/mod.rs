@@ -48,7 +48,7 @@ impl References for Notes {
 }
 
 /// A server in memory.
-fn server() -> Arc<dyn Objects> {
+pub(crate) fn server() -> Arc<dyn Objects> {
     Arc::new(ObjectStoreBucket::new(Arc::new(object_store::memory::InMemory::new()), "some/prefix").unwrap())
 }
 
