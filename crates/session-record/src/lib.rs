@@ -53,6 +53,7 @@ pub use habitat::HabitatKind;
 pub use json::write_json;
 pub use kept_files::{keep_files, keep_loose_files, loose_files};
 pub use listings::Listings;
+pub use mapped::MADE_ANEW;
 pub use notes::Notes;
 pub use programs::carried;
 pub use record::{KernelRecord, OriginRecord, Record};

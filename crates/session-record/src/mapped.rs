@@ -7,8 +7,8 @@ use api::MappedDirectory;
 use crate::error::{RecordError, Result};
 use crate::record::Record;
 
-/// Where a box has file systems of its own, or none that could be put elsewhere.
-const NOT_THERE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
+/// Where a box has file systems of its own: nothing there comes from this machine.
+pub const MADE_ANEW: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 /// More are a mistake.
 const MOST: usize = 64;
 
@@ -25,7 +25,7 @@ impl Record {
             if !is_plain(from) || !is_plain(to) || from.parent().is_none() {
                 return bad(format!("`{shown}={}` is not two absolute paths of directories", to.display()));
             }
-            if NOT_THERE.iter().any(|place| from.starts_with(place)) {
+            if MADE_ANEW.iter().any(|place| from.starts_with(place)) {
                 return bad(format!("`{shown}` is made anew for every session and cannot be mapped"));
             }
             if from.starts_with(&self.workspace) {

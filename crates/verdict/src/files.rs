@@ -18,8 +18,6 @@ use workspace::lies_at;
 
 use crate::{Asked, fail};
 
-/// Where a box has file systems of its own.
-const MADE_ANEW: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 /// Where build ids are: mostly among the first bytes, and CRIU looks no further than the last.
 const FIRST: usize = 8 << 10;
 const FURTHEST: u64 = 1 << 20;
@@ -54,7 +52,7 @@ pub(crate) fn look(asked: &Asked<'_>) -> Result<Vec<Finding>> {
         let FileKind::Reg(file) = &file.kind else { continue };
         let path = file.path();
         let comes_with_it = path.starts_with(&asked.record.workspace)
-            || MADE_ANEW.iter().any(|place| path.starts_with(place))
+            || session_record::MADE_ANEW.iter().any(|place| path.starts_with(place))
             || asked.files.content(path).is_some()
             || brought.iter().any(|ours| ours == path);
         if !path.is_absolute() || comes_with_it || file.external == Some(true) || deleted.contains(&file.id) {
