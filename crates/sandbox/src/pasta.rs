@@ -2,7 +2,7 @@
 //! firewall rules. The tap device it makes belongs to the namespace, which no snapshot contains.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, SandboxError};
 use crate::launch::last_line;
 use crate::process::Identity;
+use crate::program::Program;
 
 /// A running pasta. It outlives the daemon, and can be written down and taken up again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -35,11 +36,13 @@ impl Pasta {
     ///
     /// The namespace gets the host's address and default route. It does not get at the host's loopback (`--no-map-gw`), and
     /// nothing outside gets in: ports are the [`Forwarder`](crate::Forwarder)'s business.
-    pub fn start(holder: Identity, note: &Path) -> Result<Option<Self>> {
+    pub fn start(helper: &Program, holder: Identity, note: &Path) -> Result<Option<Self>> {
         let Some(program) = Self::find().filter(|_| Self::has_node()) else { return Ok(None) };
         let namespace = |kind: &str| format!("/proc/{}/ns/{kind}", holder.pid);
-        // It goes into the background by itself once the network is up, and leaves its pid in the note.
-        let output = Command::new(&program)
+        // It keeps pipes that would be too large (`roles::way_out`). It goes into the background by itself once the network is up, and leaves its pid in the note.
+        let output = helper
+            .role("way-out")
+            .arg(&program)
             .args(["--config-net", "--quiet", "--no-map-gw"])
             .args(["-t", "none", "-u", "none", "-T", "none", "-U", "none"])
             .arg("--pid")

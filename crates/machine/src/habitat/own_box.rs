@@ -128,7 +128,7 @@ impl OwnBox {
         }
         // Two of them at once would read each other's.
         let note = self.place.session(&record.id).join(format!("pasta-{}.pid", holder.pid));
-        record.pasta = Pasta::start(holder, &note).ok().flatten().map(|pasta| pasta.identity);
+        record.pasta = Pasta::start(&self.program, holder, &note).ok().flatten().map(|pasta| pasta.identity);
     }
 
     /// The log only grows and is not part of a snapshot; but CRIU refuses a file that is shorter than it was.

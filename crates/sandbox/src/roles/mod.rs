@@ -17,6 +17,7 @@
 //! loopback    starts `join` so that it is nobody's child, and ends
 //! join        carries connections between a box's loopback and the machine's
 //! door        makes sockets in a box's network for `join`
+//! way-out     becomes pasta, which must not make its pipes larger
 //! real-ids    takes a user's real ids and becomes CRIU, for processes outside of boxes
 //! ```
 //!
@@ -36,6 +37,7 @@ mod real_ids;
 mod relay;
 mod rights;
 mod tmpfs;
+mod way_out;
 mod whose;
 
 use std::ffi::{OsStr, OsString};
@@ -91,6 +93,7 @@ pub fn main() -> ExitCode {
         Some("loopback") => join::loopback(words),
         Some("join") => join::join(&words),
         Some("door") => join::door(&words),
+        Some("way-out") => way_out::way_out(words),
         Some("real-ids") => real_ids::real_ids(words),
         _ => Err("this program is run by infinijupd, not by hand".to_owned()),
     };

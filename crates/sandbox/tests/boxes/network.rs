@@ -1,11 +1,13 @@
 //! Into a box's network and out of it.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -195,6 +197,24 @@ fn become_a_machine() {
     }
 }
 
+/// How many pages the pipes of a process may hold.
+fn pages_in_pipes(pid: i32) -> usize {
+    let descriptors = Path::new("/proc").join(pid.to_string()).join("fd");
+    let entries = std::fs::read_dir(descriptors).expect("its descriptors");
+    let pipes: BTreeMap<PathBuf, PathBuf> = entries
+        .filter_map(|entry| entry.ok())
+        .filter_map(|entry| Some((std::fs::read_link(entry.path()).ok()?, entry.path())))
+        .filter(|(leads_to, _)| leads_to.to_string_lossy().starts_with("pipe:"))
+        .collect();
+    let size = |path: &PathBuf| {
+        // Of a pipe through which nothing goes either end may be opened anew.
+        let pipe =
+            OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).expect("a pipe");
+        rustix::pipe::fcntl_getpipe_size(&pipe).expect("its size") / 4096
+    };
+    pipes.values().map(size).sum()
+}
+
 #[test]
 fn pasta_leads_out_and_nobody_gets_in() {
     if !can_make_boxes("the way out") {
@@ -211,7 +231,7 @@ fn pasta_leads_out_and_nobody_gets_in() {
             become_a_machine();
             let listener = TcpListener::bind("198.51.100.7:8080").expect("it listens");
             let private = TcpListener::bind("127.0.0.1:8081").expect("it listens");
-            let start = || Pasta::start(launched.holder, &scene.path("box/pasta.pid"));
+            let start = || Pasta::start(&scene.program, launched.holder, &scene.path("box/pasta.pid"));
             let pasta = as_user(&scene.user, start).expect("we may").expect("pasta starts");
             (listener, private, pasta.expect("it is installed"))
         });
@@ -219,6 +239,8 @@ fn pasta_leads_out_and_nobody_gets_in() {
     });
     let process = std::fs::metadata(format!("/proc/{}", pasta.identity.pid)).expect("it runs");
     assert_ne!(process.uid(), 0, "it has its user's rights");
+    let pages = pages_in_pipes(pasta.identity.pid);
+    assert!((1..=1024).contains(&pages), "of 16,384 pages that a user's pipes may hold, pasta has {pages}");
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         let mut words = String::new();
