@@ -55,7 +55,7 @@ fn both_ways(client: &TcpStream, server: &UnixStream, visit: &Visit) -> io::Resu
     carry(
         client,
         server,
-        || visit.there(&mut &*client, &mut &*server, |limit| client.set_read_timeout(limit)),
+        || visit.there(&mut &*client, &mut &*server),
         || visit.back(&mut &*server, &mut &*client),
     )
 }

@@ -9,7 +9,8 @@
 //! again.) Which connections belong together nobody can tell. But all subscriptions that broke with the old process must be there
 //! again, and at least as many as there are connections on shell, for a client has one of each. A client may come twice: the daemon
 //! connects again at once, and anew when it knows that the kernel is another. So a subscription that was counted as one of those that
-//! broke, and is left soon after by its own client, is missing again: it stood for the same client. We begin with a session that wakes up, and do not know then who was there before: all who were come
+//! broke, and is left soon after by its own client, is missing again: it stood for the same client. And one that hangs up while it is held asks no
+//! more. We begin with a session that wakes up, and do not know then who was there before: all who were come
 //! within the first moments, so everybody waits for these. A client that has no iopub goes on when the kernel has been there for a
 //! second, and is not counted any more; whoever has not come back by then will not be waited for again.
 //!
@@ -22,9 +23,13 @@
 //! which was sent before the rest of the greeting.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 /// How long a client that asks is held once the kernel is there.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -42,6 +47,8 @@ const LONG: u8 = 2;
 const FIRST_MOMENTS: Duration = Duration::from_millis(300);
 /// How long a client has to subscribe by itself when it could.
 const ITS_TURN: Duration = Duration::from_millis(20);
+/// How often it is looked whether one that is held has hung up.
+const GLANCE: Duration = Duration::from_millis(20);
 /// A frame that subscribes to everything.
 const SUBSCRIPTION: [u8; 3] = [0, 1, 1];
 
@@ -127,16 +134,11 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    /// Carries what the client says. `set_patience` limits how long a read of `from` may wait.
-    pub(super) fn there(
-        &self,
-        from: &mut impl Read,
-        to: &mut impl Write,
-        set_patience: impl Fn(Option<Duration>) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Carries what the client says.
+    pub(super) fn there(&self, from: &mut (impl Read + AsFd), to: &mut impl Write) -> io::Result<()> {
         let goes_on = match self.channel {
             Channel::Shell => self.ask(from, to),
-            Channel::Iopub => subscribe(from, to, set_patience).inspect(|subscribed| {
+            Channel::Iopub => subscribe(from, to).inspect(|subscribed| {
                 if *subscribed {
                     self.hears();
                 }
@@ -161,12 +163,12 @@ impl Visit {
     }
 
     /// Carries what a client says before it is held, and holds it. `false` if it has ended before.
-    fn ask(&self, from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
+    fn ask(&self, from: &mut (impl Read + AsFd), to: &mut impl Write) -> io::Result<bool> {
         let mut signature = [0; SIGNATURE];
         let passed = pass(from, to, &mut signature)?;
         // Whoever speaks something else waits for nobody, and nobody says anything to it first.
         if passed.first() == Some(&ZMTP) {
-            self.wait();
+            self.wait(from);
         }
         Ok(!passed.is_empty())
     }
@@ -209,9 +211,14 @@ impl Visit {
     }
 
     /// Waits until whoever asks can hear.
-    fn wait(&self) {
+    fn wait(&self, from: &impl AsFd) {
         let mut counts = self.clients.counts();
         while !self.is_over.load(Ordering::Relaxed) {
+            if has_hung_up(from) {
+                self.leave(&mut counts);
+                self.clients.0.changed.notify_all();
+                return;
+            }
             let early = FIRST_MOMENTS.saturating_sub(self.clients.0.begun.elapsed());
             if early.is_zero() && counts.missing == 0 && counts.hearing >= counts.asking {
                 return;
@@ -225,7 +232,7 @@ impl Visit {
                 return;
             }
             let nap = if early.is_zero() { left } else { left.min(early) };
-            let waited = self.clients.0.changed.wait_timeout(counts, nap);
+            let waited = self.clients.0.changed.wait_timeout(counts, nap.min(GLANCE));
             counts = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -271,14 +278,10 @@ fn pass<'a>(from: &mut impl Read, to: &mut impl Write, buffer: &'a mut [u8]) -> 
 }
 
 /// Carries what a client says on iopub until a subscription has gone by. `false` if the client has ended before.
-fn subscribe(
-    from: &mut impl Read,
-    to: &mut impl Write,
-    set_patience: impl Fn(Option<Duration>) -> io::Result<()>,
-) -> io::Result<bool> {
+fn subscribe(from: &mut (impl Read + AsFd), to: &mut impl Write) -> io::Result<bool> {
     let (mut opening, mut buffer) = (Opening::default(), [0; 4096]);
     while !opening.is_followed() {
-        set_patience(opening.is_whole().then_some(ITS_TURN))?;
+        set_socket_timeout(&*from, Timeout::Recv, opening.is_whole().then_some(ITS_TURN))?;
         match pass(from, to, &mut buffer) {
             Ok([]) => return Ok(false),
             Ok(passed) => opening.take(passed),
@@ -289,8 +292,15 @@ fn subscribe(
             Err(error) => return Err(error),
         }
     }
-    set_patience(None)?;
+    set_socket_timeout(&*from, Timeout::Recv, None)?;
     Ok(true)
+}
+
+/// Whether a client will say no more, also if it said something before that nobody has read yet.
+fn has_hung_up(client: &impl AsFd) -> bool {
+    let mut ends = [PollFd::new(client, PollFlags::RDHUP)];
+    // One that cannot be asked is not held against it.
+    poll(&mut ends, Some(&Timespec::default())).is_ok_and(|ended| ended > 0)
 }
 
 fn is_impatience(error: &io::Error) -> bool {

@@ -27,7 +27,7 @@ impl Carried {
         let (mut client, from) = UnixStream::pair().expect("a pair");
         let (to, kernel) = UnixStream::pair().expect("a pair");
         let own = Arc::clone(&visit);
-        thread::spawn(move || own.there(&mut &from, &mut &to, |limit| from.set_read_timeout(limit)));
+        thread::spawn(move || own.there(&mut &from, &mut &to));
         client.write_all(words).expect("it is taken");
         Self { client, kernel, visit }
     }
@@ -107,6 +107,20 @@ fn one_that_comes_twice_does_not_stand_for_two() {
     let _again = Carried::new(&clients, Channel::Iopub, &opening());
     assert!(shell.is_silent(ITS_TURN * 20), "the other one is not back");
     let _other = Carried::new(&clients, Channel::Iopub, &opening());
+    assert_eq!(shell.heard(20), [ZMTP; 20]);
+}
+
+#[test]
+fn one_that_hangs_up_while_it_is_held_is_not_waited_for() {
+    let clients = Clients::default();
+    let mut hasty = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
+    let mut shell = Carried::new(&clients, Channel::Shell, &[ZMTP; 30]);
+    hasty.heard(SIGNATURE);
+    shell.heard(SIGNATURE);
+    let _iopub = Carried::new(&clients, Channel::Iopub, &opening());
+    assert!(shell.is_silent(FIRST_MOMENTS + GLANCE * 3), "two ask and one hears");
+    hasty.client.shutdown(std::net::Shutdown::Write).expect("it leaves");
+    // The kernel has not said anything yet, so nobody would be let go because of the time.
     assert_eq!(shell.heard(20), [ZMTP; 20]);
 }
 
