@@ -32,6 +32,7 @@ mod capture;
 mod copy;
 mod copy_out;
 mod error;
+mod in_order;
 mod listing;
 mod loose;
 mod one_file;

@@ -18,6 +18,7 @@ use sandbox::User;
 use super::access::{Bases, Facts, facts_of, file_name, reason};
 use super::build::Directory;
 use super::capture::{Captured, workspace_of};
+use super::in_order::InOrder;
 use super::listing::{Listing, content};
 use super::open_files;
 use super::plan::BATCH;
@@ -148,19 +149,24 @@ impl Pending {
         sandbox::as_user(user, || -> io::Result<()> {
             let bases = Bases::open(places)?;
             let Ok(handle) = bases.get(Base::Workspace) else { return Ok(()) };
-            for seen in walk_some(handle, &rules.patterns, &places.skipped(), rules.names)?.seen {
+            let mut seen = walk_some(handle, &rules.patterns, &places.skipped(), rules.names)?.seen;
+            let mut taken = InOrder::new(&taking.items, &root);
+            seen.retain(|seen| {
                 let path = root.join(&seen.path);
-                let missed = seen.facts.is_file()
+                let item = taken.get(&path);
+                seen.facts.is_file()
                     && seen.facts.size <= rules.file_bytes
                     && seen.facts.ctime <= moment
-                    && !taking.items.get(&path).is_some_and(|item| item.is_of(&seen.facts));
-                if missed && !taking.open.contains(&path) {
-                    taking.items.remove(&path);
-                    taking.unchanged.forget_above(&path);
-                    let spot = Spot { base: Base::Workspace, below: seen.path };
-                    let opened = bases.open_file(&spot, OFlags::RDONLY);
-                    taking.copy(&path, opened, &seen.facts, false, false);
-                }
+                    && !item.is_some_and(|item| item.is_of(&seen.facts))
+                    && !taking.open.contains(&path)
+            });
+            for missed in seen {
+                let path = root.join(&missed.path);
+                taking.items.remove(&path);
+                taking.unchanged.forget_above(&path);
+                let spot = Spot { base: Base::Workspace, below: missed.path };
+                let opened = bases.open_file(&spot, OFlags::RDONLY);
+                taking.copy(&path, opened, &missed.facts, false, false);
             }
             Ok(())
         })?

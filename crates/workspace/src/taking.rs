@@ -16,6 +16,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use super::access::{Bases, Facts, file_name, open_below, open_descriptor, reason};
 use super::capture::{CaptureRequest, companions_of, trusted_before, workspace_of};
+use super::in_order::InOrder;
 use super::listing::content;
 use super::open_files::OpenFile;
 use super::stage::{Stage, Staged};
@@ -208,6 +209,9 @@ impl Taking {
         let left_out = walked.left_out.into_iter().map(|(path, reason)| (root.join(path), reason));
         self.not_captured.extend(left_out);
         let mut left = rules.bytes;
+        let mut before = InOrder::new(&request.parent.entries, &root);
+        // Most files are as they were. They are entered together at the end, in the order in which they were seen.
+        let mut as_they_were = Vec::new();
         for seen in walked.seen {
             let (path, facts) = (root.join(&seen.path), seen.facts);
             if self.items.get(&path).is_some_and(Item::has_content) {
@@ -222,8 +226,8 @@ impl Taking {
                 }
                 FileType::RegularFile => {
                     left -= facts.size;
-                    if let Some(entry) = known(request, &path, &facts, false) {
-                        self.insert(&path, entry, Copy::No);
+                    if let Some(entry) = before.get(&path).filter(|entry| is_known(entry, &facts)) {
+                        as_they_were.push((path, Item { entry: entry.clone(), copy: Copy::No }));
                     } else if is_ahead && facts.size > COPIED_AHEAD - self.copied_ahead {
                         self.later(&path, facts);
                     } else {
@@ -235,6 +239,7 @@ impl Taking {
                 _ => self.other(request.places, handle, &seen.path, &path, &facts),
             }
         }
+        self.items.append(&mut as_they_were.into_iter().collect());
         // Those in it were seen by themselves.
         self.directories(request.places, bases, root.ancestors());
         Ok(())
@@ -345,7 +350,12 @@ impl Taking {
 /// The entry of the snapshot before, if nothing can have changed since.
 fn known(request: &CaptureRequest<'_>, path: &Path, facts: &Facts, mapped: bool) -> Option<Entry> {
     let entry = request.parent.entries.get(path)?;
-    (!mapped && content(entry).is_some() && facts.unchanged_since(entry)).then(|| entry.clone())
+    (!mapped && is_known(entry, facts)).then(|| entry.clone())
+}
+
+/// Whether an entry of the snapshot before says all of a file that looks like this.
+fn is_known(entry: &Entry, facts: &Facts) -> bool {
+    content(entry).is_some() && facts.unchanged_since(entry)
 }
 
 /// By name, if the name still leads to that file.

@@ -38,8 +38,11 @@ impl Unchanged {
             }
         }
         before.for_each(|(gone, _)| note(&mut changed, root, gone));
-        let trees = items.keys().filter(|path| path.as_path() != root && !changed.contains(path.as_path()));
-        Self(trees.filter_map(|path| Some((path.clone(), tree_of(parent.entries.get(path)?)?))).collect())
+        let directories = items.iter().filter(|(_, item)| matches!(item.entry.node, Node::Dir { .. }));
+        let same = directories
+            .map(|(path, _)| path)
+            .filter(|path| *path != root && !changed.contains(path.as_path()));
+        Self(same.filter_map(|path| Some((path.clone(), tree_of(parent.entries.get(path)?)?))).collect())
     }
 
     /// Something below these directories is another.
