@@ -35,6 +35,7 @@ struct Undo {
     took_s: Option<f64>,
     plain: Right,
     hard: Right,
+    steps: Value,
 }
 
 /// How many objects said what they should.
@@ -161,6 +162,7 @@ fn day(contender: &mut dyn Contender, cells: &[String], alone: &Alone) -> Result
             took_s,
             plain: right(expected, &said, "plain"),
             hard: right(expected, &said, "hard"),
+            steps: contender.steps(),
         });
     }
     Ok(Day { delays_s, disk, undos })
@@ -191,6 +193,7 @@ impl Day {
             json!({
                 "cells": back, "s": undo.took_s.map(round),
                 "plain": [undo.plain.right, undo.plain.of], "hard": [undo.hard.right, undo.hard.of],
+                "steps": undo.steps,
             })
         });
         json!({
@@ -224,7 +227,12 @@ mod tests {
         let day = |took_s, right| Day {
             delays_s: Vec::new(),
             disk: 1,
-            undos: vec![Undo { took_s, plain: Right { right, of: 6 }, hard: Right { right: 0, of: 9 } }],
+            undos: vec![Undo {
+                took_s,
+                plain: Right { right, of: 6 },
+                hard: Right { right: 0, of: 9 },
+                steps: Value::Null,
+            }],
         };
         let (slow, wrong, none) = (day(Some(2.0), 6), day(Some(0.1), 5), day(None, 6));
         assert!((best([&slow, &wrong], 0) - 2.0).abs() < 1e-9);

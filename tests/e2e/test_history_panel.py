@@ -98,7 +98,7 @@ def test_keys_reach_everything(open_panel):
     assert "current snapshot of this kernel" in focused(panel)
     panel.tab.press("End")
     oldest = panel.card(many.commits[-1]["id"])
-    proc.until("the oldest has the focus", lambda: oldest.evaluate("node => node === document.activeElement"), 5)
+    proc.until("the oldest has the focus", lambda: oldest.evaluate("node => node === document.activeElement"))
     panel.tab.press("PageUp", "Home", "ArrowDown", "PageDown", "ArrowUp")
     # A fold is a row too, and has nothing to open.
     while panel.page.evaluate("() => document.activeElement.dataset.infinijupFold !== undefined"):
@@ -122,20 +122,20 @@ def test_keys_reach_everything(open_panel):
 
 def test_folds_open_and_the_search_finds(open_panel):
     many, panel = open_panel("search")
+    foot = panel.panel.locator(".jp-InfinijupHistory-foot")
+    proc.until("the whole history is drawn", lambda: foot.inner_text().startswith(f"{LENGTH} snapshots"))
     fold = panel.panel.locator("[data-infinijup-fold]").first
     hidden = int(fold.get_attribute("data-infinijup-fold"))
     assert fold.get_attribute("aria-expanded") == "false"
-    before = panel.panel.locator(".jp-InfinijupHistory-foot").inner_text()
+    before = folded(foot.inner_text())
     fold.click()
-    proc.until("the fold is open", lambda: fold.get_attribute("aria-expanded") == "true", 5)
-    after = panel.panel.locator(".jp-InfinijupHistory-foot").inner_text()
-    assert folded(before) - folded(after) == hidden
+    proc.until("the fold is open", lambda: fold.get_attribute("aria-expanded") == "true")
+    proc.until("its snapshots no longer count as folded", lambda: before - folded(foot.inner_text()) == hidden)
     panel.tab.shot("unfolded")
     box = panel.panel.locator(".jp-InfinijupHistory-search input")
     box.fill("<b>bold onerror")
     wanted = sum(HTML in (one["label"] or "") for one in many.commits)
-    foot = panel.panel.locator(".jp-InfinijupHistory-foot")
-    proc.until("the search is done", lambda: foot.inner_text() == f"{wanted} of {LENGTH} snapshots", 10)
+    proc.until("the search is done", lambda: foot.inner_text() == f"{wanted} of {LENGTH} snapshots")
     found = panel.cards()
     assert found and all(HTML in card["text"] for card in found)
     panel.tab.shot("found")
@@ -143,7 +143,7 @@ def test_folds_open_and_the_search_finds(open_panel):
     panel.panel.get_by_role("button", name="Show all").click()
     panel.panel.locator(".jp-InfinijupHistory-filter").select_option("tagged")
     tagged = sum(bool(one["tags"]) for one in many.commits)
-    proc.until("tags only", lambda: foot.inner_text() == f"{tagged} of {LENGTH} snapshots", 10)
+    proc.until("tags only", lambda: foot.inner_text() == f"{tagged} of {LENGTH} snapshots")
     panel.tab.shot("tagged")
 
 

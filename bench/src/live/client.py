@@ -1,6 +1,7 @@
 # A client of a kernel, fed with lines: each names a connection file, a cell and an expression to evaluate after it. Connects
 # anew each time, so that the time of an answer does not depend on how long ZeroMQ waits before it tries again; where the kernel is not
-# exchanged it can be told to keep its connection, as a notebook does.
+# exchanged it can be told to keep its connection, as a notebook does. It listens to iopub, as every notebook does: a client that cannot hear what
+# a kernel publishes is held for a second before it may ask.
 import json
 import sys
 import time
@@ -13,7 +14,7 @@ kept = {}
 def connect(file):
     client = BlockingKernelClient()
     client.load_connection_file(file)
-    client.start_channels(shell=True, iopub=False, stdin=False, hb=False, control=False)
+    client.start_channels(shell=True, iopub=True, stdin=False, hb=False, control=False)
     return client
 
 

@@ -24,6 +24,10 @@ pub(crate) trait Contender {
     fn cell(&mut self, code: &str) -> Result<f64>;
     /// Goes back to after a cell of the day, counted from 1; seconds until the kernel has answered. None if the tool cannot.
     fn back_to(&mut self, cell: usize) -> Result<Option<f64>>;
+    /// What its last way back was made of, if it tells.
+    fn steps(&self) -> Value {
+        Value::Null
+    }
     /// What it takes on disk.
     fn disk(&self) -> Result<u64>;
     /// What the objects of the day say.
@@ -133,6 +137,7 @@ pub(crate) struct Ours {
     commits: Vec<String>,
     storing: Option<String>,
     frozen_s: Vec<f64>,
+    steps: Value,
     daemon: Daemon,
     _place: Place,
 }
@@ -145,8 +150,8 @@ impl Ours {
         let daemon = Daemon::start_with(user, &[("INFINIJUP_STANDBY", "on".into())])?;
         let (id, file) = daemon.kernel_of("peers", &place.dir, Path::new(PYTHON))?;
         let client = Client::start()?;
-        let (commits, storing, frozen_s) = (Vec::new(), None, Vec::new());
-        Ok(Self { client, file, id, commits, storing, frozen_s, daemon, _place: place })
+        let (commits, storing, frozen_s, steps) = (Vec::new(), None, Vec::new(), Value::Null);
+        Ok(Self { client, file, id, commits, storing, frozen_s, steps, daemon, _place: place })
     }
 
     /// For how long the kernel stood still for each snapshot, in seconds.
@@ -188,11 +193,17 @@ impl Contender for Ours {
         self.stored()?;
         let to = self.commits.get(cell - 1).context("no snapshot after that cell")?;
         let (daemon, client, file) = (&self.daemon, &mut self.client, &self.file);
-        let (_, took) = timed(|| {
-            daemon.job(&format!("/v1/sessions/{}/rollback", self.id), &json!({ "to": to }))?;
-            client.ask(file, "", "None")
+        let (outcome, took) = timed(|| {
+            let outcome = daemon.job(&format!("/v1/sessions/{}/rollback", self.id), &json!({ "to": to }))?;
+            client.ask(file, "", "None")?;
+            Ok(outcome)
         })?;
+        self.steps = outcome["steps"].clone();
         Ok(Some(took.wall_s))
+    }
+
+    fn steps(&self) -> Value {
+        self.steps.clone()
     }
 
     /// All that the daemon keeps, not only its store.
