@@ -63,7 +63,11 @@ def test_an_interrupt_reaches_the_kernel_while_a_snapshot_is_taken(jupyter):
 
 
 def test_the_group_or_the_process_alone(commands, jupyter):
-    script = "trap 'echo main' USR1; sh -c 'trap \"echo child\" USR1; echo up; while :; do sleep 0.05; done' & while :; do sleep 0.05; done"
+    # Neither starts anything once it is up: a signal that comes while dash starts a command can get lost in it.
+    script = (
+        "trap 'echo main' USR1; sh -c 'trap \"echo child\" USR1; (trap \"\" USR1; exec sleep 1000) & echo up; while :; do wait; done' & "
+        "while :; do wait; done"
+    )
     session = commands.start("box", "sh", "-c", script, options=["--sidecar", "trap 'echo sidecar' USR1; while :; do sleep 0.05; done"])
     lines = lambda: session.log().splitlines()  # noqa: E731
     proc.until("the child runs", lambda: "up" in lines(), seconds=30)
