@@ -1,14 +1,16 @@
 //! What a store knows of and does not hold.
 //!
-//! A history can come without the bulk of its data: everything that leads on is here, pages and chunks are in another place. Below
-//! which objects that is so is written down in the file `elsewhere` in the store's directory, one line for each: its id, and the name of
+//! A history can come without the bulk of its data, or be rid of it later ([`let_go`](crate::let_go)): everything that leads on is here, pages
+//! and chunks are in another place. Below which objects that is so is written down in the file `elsewhere` in the store's directory, one line for each: its id, and the name of
 //! the place. What a place is, others know; here it is a word.
 //!
 //! The list is changed before the objects can be read, and what is in it without being in the store does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::beyond::Beyond;
 use crate::error::{Result, StoreError};
@@ -91,6 +93,16 @@ impl Store {
             });
         }
         fsio::replace(self.options.disk.as_ref(), &self.elsewhere_path(), text.as_bytes())
+    }
+
+    /// When the list was last changed.
+    pub fn elsewhere_changed(&self) -> Result<Option<SystemTime>> {
+        let path = self.elsewhere_path();
+        match std::fs::metadata(&path).and_then(|facts| facts.modified()) {
+            Ok(changed) => Ok(Some(changed)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::io("look at", &path)(error)),
+        }
     }
 
     /// From now on objects that are not here are asked of `beyond`. The first that is given stays.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalogue::{PackNo, PackRow};
 use crate::error::{Class, Result, StoreError};
-use crate::id::PackId;
+use crate::id::{ObjectId, PackId};
 use crate::lock;
 use crate::pack::PackClass;
 use crate::pack::PackReader;
@@ -191,6 +191,17 @@ impl Store {
         options: &GcOptions,
         progress: &dyn Progress,
     ) -> Result<GcReport> {
+        self.gc_letting_go(&[], above, options, progress)
+    }
+
+    /// The same, and data goes, too, that only these objects lead to, as far as they are [elsewhere](crate::elsewhere).
+    pub(crate) fn gc_letting_go(
+        self: &std::sync::Arc<Self>,
+        let_go: &[ObjectId],
+        above: &dyn References,
+        options: &GcOptions,
+        progress: &dyn Progress,
+    ) -> Result<GcReport> {
         let path = self.layout.lock("gc");
         let _guard = lock::try_exclusive(&path)?
             .ok_or_else(|| StoreError::Locked { path, holder: "another gc".to_owned() })?;
@@ -207,6 +218,7 @@ impl Store {
         let epochs = self.keys.as_ref().map(|keys| keys.epochs()).transpose()?.unwrap_or_default();
 
         let mut marker = Marker::new(self, above, progress)?;
+        marker.letting_go(self.still_elsewhere(let_go)?);
         mark(&mut marker, progress)?;
         let unreadable = std::mem::take(&mut marker.unreadable);
         let plan = self.plan(&marker.live, unreadable, options)?;
@@ -243,6 +255,8 @@ impl Store {
             self.catalogue.pardon(&numbers)?;
             return Ok(report);
         }
+        // What was fetched meanwhile is meant to be here.
+        marker.letting_go(self.still_elsewhere(let_go)?);
         mark(&mut marker, progress)?;
         if !marker.unreadable.is_empty() {
             self.catalogue.pardon(&numbers)?;

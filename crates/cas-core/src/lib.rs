@@ -22,6 +22,7 @@ pub mod gc;
 pub mod id;
 mod keys;
 pub mod layout;
+pub mod let_go;
 mod lock;
 pub mod memory;
 pub mod pack;

@@ -82,6 +82,9 @@ pub fn references(kind: Kind, content: &[u8], above: &dyn References) -> Result<
 pub struct LiveSet {
     leading: HashSet<u128>,
     data: HashSet<u64>,
+    /// What leads on and stays, while the data below it may go ([`let_go`](crate::let_go)). Kept apart: whoever comes to one of them on
+    /// another way goes on from there.
+    bare: HashSet<u128>,
 }
 
 impl LiveSet {
@@ -93,7 +96,7 @@ impl LiveSet {
     /// Whether an object is reachable.
     pub fn contains(&self, kind: Kind, id: &ObjectId) -> bool {
         if kind.is_metadata() {
-            self.leading.contains(&prefix128(id))
+            self.leading.contains(&prefix128(id)) || self.bare.contains(&prefix128(id))
         } else {
             self.data.contains(&prefix64(id))
         }
@@ -146,6 +149,21 @@ pub(crate) struct Marker<'a> {
     /// Below these data may be missing. They come last, so that what others need, too, is asked for.
     elsewhere: Elsewhere,
     deferred: Vec<Reference>,
+    /// Below these data may go.
+    let_go: HashSet<ObjectId>,
+    /// Those of them that were come to, whenever that was.
+    going: Vec<Reference>,
+    /// The stored length of all that was marked, if somebody asked.
+    stored: Option<u64>,
+}
+
+/// On which way an object was come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// From a name. What may be let go of is.
+    Named,
+    /// From something that is being built upon, whose data is needed whatever may be let go of.
+    BuiltUpon,
 }
 
 impl<'a> Marker<'a> {
@@ -158,7 +176,38 @@ impl<'a> Marker<'a> {
         let (live, unreadable) = (LiveSet::default(), Vec::new());
         let (content, missing) = (Vec::new(), None);
         let (elsewhere, deferred) = (Elsewhere::default(), Vec::new());
-        Ok(Self { store, above, progress, context, content, live, unreadable, missing, elsewhere, deferred })
+        let (let_go, going, stored) = (HashSet::new(), Vec::new(), None);
+        Ok(Self {
+            store,
+            above,
+            progress,
+            context,
+            content,
+            live,
+            unreadable,
+            missing,
+            elsewhere,
+            deferred,
+            let_go,
+            going,
+            stored,
+        })
+    }
+
+    /// From now on the data below these is not marked, unless something else leads to it.
+    pub(crate) fn letting_go(&mut self, of: HashSet<ObjectId>) {
+        self.let_go = of;
+    }
+
+    /// Counts what is marked.
+    pub(crate) fn counting(mut self) -> Self {
+        self.stored = Some(0);
+        self
+    }
+
+    /// The stored length of what was marked so far.
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored.unwrap_or_default()
     }
 
     /// Also asks the catalogue for every object of bulk data, but for what is [elsewhere](crate::elsewhere).
@@ -172,7 +221,7 @@ impl<'a> Marker<'a> {
     pub(crate) fn missing(&mut self) -> Result<Vec<ObjectId>> {
         let missing = self.missing.take().unwrap_or_default();
         for reference in std::mem::take(&mut self.deferred) {
-            self.mark(reference)?;
+            self.mark(reference, Way::Named)?;
         }
         Ok(missing)
     }
@@ -188,11 +237,12 @@ impl<'a> Marker<'a> {
         if self.above.renew(self.store)? {
             // What was followed led elsewhere.
             self.live = LiveSet::default();
+            self.going.clear();
         }
         // Pins first: a transaction that ends in between has put its ref down before it lets go of its pins.
         let transactions = self.store.catalogue.open_writes()?;
         for id in transactions.iter().flat_map(|transaction| &transaction.pins) {
-            self.mark_root(id)?;
+            self.mark_pin(id)?;
         }
         for (name, target) in self.store.refs().list("")? {
             match target {
@@ -206,13 +256,28 @@ impl<'a> Marker<'a> {
                 }
             }
         }
-        Ok(())
+        self.mark_bare()
     }
 
     /// Marks what one object leads to. Its kind is what the catalogue says.
     pub(crate) fn mark_root(&mut self, id: &ObjectId) -> Result<()> {
+        self.mark_from(id, Way::Named)
+    }
+
+    /// Marks something that is being built upon. Whoever does so shares its data without looking it up.
+    pub(crate) fn mark_pin(&mut self, id: &ObjectId) -> Result<()> {
+        self.mark_from(id, Way::BuiltUpon)?;
+        let Some(location) = self.store.catalogue.lookup(id)?.filter(|_| !self.let_go.is_empty()) else {
+            return Ok(());
+        };
+        // It may have been come to from a name before. What cannot be read was told then.
+        let below = self.follow(&Reference::strong(location.kind, *id)).unwrap_or_default();
+        below.into_iter().filter(|one| !one.weak).try_for_each(|one| self.mark(one, Way::BuiltUpon))
+    }
+
+    fn mark_from(&mut self, id: &ObjectId, way: Way) -> Result<()> {
         match self.store.catalogue.lookup(id)? {
-            Some(location) => self.mark(Reference::strong(location.kind, *id)),
+            Some(location) => self.mark(Reference::strong(location.kind, *id), way),
             None => {
                 let error = StoreError::MissingObject { id: *id };
                 self.unreadable.push(Unreadable { reference: Reference::strong(Kind(0), *id), error });
@@ -221,10 +286,16 @@ impl<'a> Marker<'a> {
         }
     }
 
-    fn mark(&mut self, root: Reference) -> Result<()> {
-        let mut stack = vec![root];
-        while let Some(reference) = stack.pop() {
+    fn mark(&mut self, root: Reference, way: Way) -> Result<()> {
+        let mut stack = vec![(root, way)];
+        while let Some((reference, way)) = stack.pop() {
             if reference.weak && !self.store.contains(&reference.id)? {
+                continue;
+            }
+            // What came before something that is built upon is not built upon itself.
+            let way = if reference.weak { Way::Named } else { way };
+            if way == Way::Named && self.let_go.contains(&reference.id) {
+                self.going.push(reference);
                 continue;
             }
             if self.missing.is_some() && self.elsewhere.place(&reference.id).is_some() {
@@ -233,6 +304,9 @@ impl<'a> Marker<'a> {
             }
             if !self.live.insert(reference.kind, &reference.id) {
                 continue;
+            }
+            if !self.live.bare.contains(&prefix128(&reference.id)) {
+                self.count(&reference.id)?;
             }
             if !reference.kind.is_metadata() {
                 if let Some(missing) = &mut self.missing
@@ -244,9 +318,49 @@ impl<'a> Marker<'a> {
             }
             self.progress.advance(Task::Mark, 1);
             match self.follow(&reference) {
-                Ok(more) => stack.extend(more),
+                Ok(more) => stack.extend(more.into_iter().map(|below| (below, way))),
                 Err(error) => self.unreadable.push(Unreadable { reference, error }),
             }
+        }
+        Ok(())
+    }
+
+    /// Marks what leads on below what may be let go of, and none of its data. What was come to earlier is not come to again, so all of it is gone
+    /// through each time.
+    fn mark_bare(&mut self) -> Result<()> {
+        self.live.bare.clear();
+        let mut at = 0;
+        while let Some(reference) = self.going.get(at).copied() {
+            at += 1;
+            if !self.let_go.contains(&reference.id) {
+                // Not any more.
+                self.mark(reference, Way::Named)?;
+                continue;
+            }
+            let mut stack = vec![reference];
+            while let Some(reference) = stack.pop() {
+                let short = prefix128(&reference.id);
+                let is_data = !reference.kind.is_metadata();
+                if is_data || self.live.leading.contains(&short) || !self.live.bare.insert(short) {
+                    continue;
+                }
+                self.count(&reference.id)?;
+                match self.follow(&reference) {
+                    Ok(more) => {
+                        let (before, own): (Vec<_>, Vec<_>) = more.into_iter().partition(|one| one.weak);
+                        before.into_iter().try_for_each(|one| self.mark(one, Way::Named))?;
+                        stack.extend(own);
+                    }
+                    Err(error) => self.unreadable.push(Unreadable { reference, error }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, id: &ObjectId) -> Result<()> {
+        if let Some(stored) = &mut self.stored {
+            *stored += self.store.catalogue.lookup(id)?.map_or(0, |location| u64::from(location.stored_len));
         }
         Ok(())
     }

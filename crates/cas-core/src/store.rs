@@ -233,6 +233,11 @@ impl Store {
         Ok(self.catalogue.lookup(id)?.is_some())
     }
 
+    /// Whether the store has an object and no gc is about to remove it. For whoever would otherwise write it.
+    pub fn keeps(&self, id: &ObjectId) -> Result<bool> {
+        Ok(self.catalogue.lookup_reusable(id)?.is_some())
+    }
+
     /// Reads one object.
     pub fn get(&self, kind: Kind, id: &ObjectId) -> Result<Vec<u8>> {
         let mut context = ReadContext::new()?;

@@ -13,7 +13,8 @@ impl Store {
         Ok(self.absent_below(id, above)?.is_empty())
     }
 
-    /// What is not here, of everything that an object leads to. What an object that is not here leads to, nobody knows.
+    /// What is not here, of everything that an object leads to; what a gc is about to remove is not here any more. What an object that is not here leads to,
+    /// nobody knows.
     pub fn absent_below(&self, id: &ObjectId, above: &dyn References) -> Result<Vec<Reference>> {
         let (mut context, mut content) = (ReadContext::new()?, Vec::new());
         let mut open = vec![Reference::strong(self.find(id)?.kind, *id)];
@@ -22,7 +23,7 @@ impl Store {
             if !seen.insert(reference.id) {
                 continue;
             }
-            if !self.contains(&reference.id)? {
+            if !self.keeps(&reference.id)? {
                 absent.extend((!reference.weak).then_some(reference));
             } else if reference.kind.is_metadata() {
                 self.read_into(reference.kind, &reference.id, &mut context, &mut content)?;

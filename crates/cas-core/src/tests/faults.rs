@@ -5,6 +5,7 @@
 //! The catalogue writes through SQLite, which is not within reach of this.
 
 use super::faulty_disk::{Fault, FaultyDisk, Op};
+use super::let_go::{Other, has_data_of};
 use super::*;
 use crate::refs::Refs;
 use crate::testing::{encryption, passphrase, remove};
@@ -180,6 +181,40 @@ fn gc_of_an_encrypted_store_survives_every_failed_write() {
 #[test]
 fn gc_of_an_encrypted_store_survives_every_other_fault() {
     gc_survives(true, 50, |op| op != Op::Write && all(op));
+}
+
+#[test]
+fn letting_go_of_data_survives_every_fault() {
+    let other = Other::default();
+    let prepare = |ground: &mut Ground| {
+        let transaction = ground.store().write(&[]).unwrap();
+        let (kept, gone) = (ground.put(&transaction).unwrap(), ground.put(&transaction).unwrap());
+        let names = [point(&format!("kept-{}", ground.round), kept.id), point("gone", gone.id)];
+        transaction.commit(&names).unwrap();
+        other.take_a_copy(&gone);
+        ground.acknowledged.push(kept);
+        gone
+    };
+    let options = GcOptions { repack_below_percent: 100, ..at_once() };
+    let act = |ground: &mut Ground, gone: &Snapshot| {
+        ground.store().let_go(&[gone.id], "origin", &Notes, &options, &Silent).map(drop)
+    };
+    let settle = |ground: &mut Ground, gone: &Snapshot, what: &str| {
+        // Whoever comes now knows of every snapshot where its data is.
+        let here = ground.reopen().unwrap();
+        if here.elsewhere().unwrap().place(&gone.id).is_some() {
+            here.look_beyond(Arc::new(other.clone()));
+        }
+        gone.read(&here).unwrap_or_else(|error| panic!("{what}: {error}"));
+        ground.acknowledged.iter().for_each(|kept| kept.check(&ground.reopen().unwrap()));
+        assert!(verify(&here, Depth::Bytes).is_clean(), "{what}");
+        // The next attempt comes to its end.
+        here.let_go(&[gone.id], "origin", &Notes, &options, &Silent).unwrap();
+        assert!(!has_data_of(&here, gone), "{what}");
+        here.look_beyond(Arc::new(other.clone()));
+        gone.read(&here).unwrap_or_else(|error| panic!("{what}, afterwards: {error}"));
+    };
+    torture(false, 40, all, prepare, act, settle);
 }
 
 #[test]

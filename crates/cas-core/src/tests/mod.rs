@@ -25,6 +25,7 @@ mod faults;
 mod faulty_disk;
 mod gc;
 mod keys;
+mod let_go;
 mod other_packs;
 mod read_faults;
 mod rebuild;
