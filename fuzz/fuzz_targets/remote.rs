@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
+use ::remote::{
+    Address, Condition, Depth, FetchOptions, GcOptions, Listed, Objects, Patience, Put, Remote, RemoteError,
+    Tail, Version,
+};
 use cas_core::progress::Silent;
 use cas_core::reach::NoReferences;
 use cas_core::{IdHasher, Kind, OpenOptions, Store};
-use ::remote::{
-    Address, Condition, Depth, FetchOptions, GcOptions, Listed, Objects, Patience, Put, Remote, RemoteError, Tail, Version,
-};
 
 const LARGEST: usize = 64 << 10;
 // Of segments, as docs/format-remote.md has them.
@@ -72,7 +73,10 @@ fn segment(server: &Server, bytes: &[u8]) {
     let Some((lengths, bytes)) = bytes.split_first_chunk::<2>() else { return };
     let entries = u64::from(u16::from_le_bytes(*lengths));
     let mut bytes = bytes.to_vec();
-    let Some((blocks, tail)) = bytes.split_at_mut_checked(usize::from(u16::from_le_bytes(*lengths)) * ENTRY) else { return };
+    let Some((blocks, tail)) = bytes.split_at_mut_checked(usize::from(u16::from_le_bytes(*lengths)) * ENTRY)
+    else {
+        return;
+    };
     // The first id and the hash of each block are put right, so that the fuzzer gets behind them.
     for (n, block) in blocks.chunks(PER_BLOCK * ENTRY).enumerate() {
         let at = TAIL_HEAD + n * FENCE;
@@ -94,7 +98,8 @@ fn segment(server: &Server, bytes: &[u8]) {
     let mut first = bytes.get(..20).unwrap_or_default().to_vec();
     first.resize(32, 0);
     let target = cas_core::id::hex(&first);
-    let main = format!(r#"{{"name":"threads/main","target":"{target}","write":"{}","before":[]}}"#, "2".repeat(32));
+    let main =
+        format!(r#"{{"name":"threads/main","target":"{target}","write":"{}","before":[]}}"#, "2".repeat(32));
     server.seal("refs/threads/main", main.as_bytes());
     server.set(&format!("packs/{}", "3".repeat(32)), bytes.clone());
     server.set(&format!("index/{name}"), bytes);
@@ -115,23 +120,28 @@ fn root(segments: &str) -> String {
 fn use_it(server: Arc<dyn Objects>) {
     let _ = ::remote::is_sealed(server.clone(), PATIENCE);
     let key = cas_core::crypto::Unlock::KeyFile(vec![7; 32].into());
-    assert!(::remote::unlock(server.clone(), PATIENCE, &[key]).is_err(), "nobody has made a key that this opens");
+    assert!(
+        ::remote::unlock(server.clone(), PATIENCE, &[key]).is_err(),
+        "nobody has made a key that this opens"
+    );
     let Ok(open) = Remote::open(server, PLACE.store.clone(), PATIENCE) else { return };
     let _ = open.stat();
     let _ = open.verify(Depth::Bytes, &NoReferences, &Silent);
     let options = FetchOptions {
-        refs: None,
         tracking: "remotes/origin".to_owned(),
         force: true,
         room: Some(1 << 20),
-        dry_run: false,
-        history: None,
+        ..FetchOptions::default()
     };
     let _ = open.fetch(&options, &NoReferences, &Silent);
     for (name, _) in PLACE.store.refs().list("").unwrap() {
         assert!(name.starts_with("remotes/origin/"), "{name}");
     }
-    let _ = open.gc(&GcOptions { grace: std::time::Duration::ZERO, ..GcOptions::default() }, &NoReferences, &Silent);
+    let _ = open.gc(
+        &GcOptions { grace: std::time::Duration::ZERO, ..GcOptions::default() },
+        &NoReferences,
+        &Silent,
+    );
 }
 
 /// A server in memory.
@@ -166,7 +176,9 @@ impl Objects for Server {
     fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Option<Vec<u8>>, RemoteError> {
         let objects = self.0.lock().unwrap();
         let Some((bytes, _)) = objects.get(key) else { return Ok(None) };
-        let range = usize::try_from(offset).ok().zip(offset.checked_add(len).and_then(|end| usize::try_from(end).ok()));
+        let range = usize::try_from(offset)
+            .ok()
+            .zip(offset.checked_add(len).and_then(|end| usize::try_from(end).ok()));
         match range.and_then(|(start, end)| bytes.get(start..end)) {
             Some(part) => Ok(Some(part.to_vec())),
             None => Err(RemoteError::Damaged { key: key.to_owned(), detail: "ends too early".to_owned() }),

@@ -196,14 +196,7 @@ fn pull(told: &Told) -> Result<()> {
     let store = Store::open(&told.store, OpenOptions::default())?;
     let objects = Arc::new(Address::parse(&told.address)?.open()?);
     let remote = Remote::open(objects, store, Patience::default())?;
-    let options = FetchOptions {
-        refs: None,
-        tracking: "remotes/origin".to_owned(),
-        force: false,
-        room: None,
-        dry_run: false,
-        history: None,
-    };
+    let options = FetchOptions { tracking: "remotes/origin".to_owned(), ..FetchOptions::default() };
     let report = remote.fetch(&options, &NoReferences, &Silent)?;
     ensure!(report.bytes >= told.bytes, "{} bytes came of {}", report.bytes, told.bytes);
     Ok(())

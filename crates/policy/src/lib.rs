@@ -1,7 +1,7 @@
 //! What happens to a session by itself: when it is snapshotted or put to sleep ([`plan`], and [`schedule`] for all of them), and which of
 //! those snapshots go again ([`retention`]). Those that nobody asked for are left out where they would be in the way ([`pause`], [`plan::Spared`]).
 //!
-//! [`standby`] says of which one a copy stands by, and hands it to whoever wants it.
+//! [`pushing`] says what is sent to a remote. [`standby`] says of which one a copy stands by, and hands it to whoever wants it.
 //!
 //! These are rules and nothing else. They know neither a clock nor a store: they are told what is known at a moment, and say what is to be
 //! done. Whoever looks after sessions asks them, does it, and tells how it went.
@@ -10,6 +10,7 @@
 
 pub mod pause;
 pub mod plan;
+pub mod pushing;
 pub mod retention;
 pub mod schedule;
 pub mod standby;

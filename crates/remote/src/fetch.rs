@@ -26,7 +26,7 @@ use crate::walk::Walk;
 const FLUSH: u64 = 1 << 30;
 
 /// What to fetch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FetchOptions {
     /// These refs; `None`: all.
     pub refs: Option<Vec<String>>,
@@ -119,7 +119,8 @@ impl Remote {
         while let Some(batch) = walk.next()? {
             let mut far = Vec::new();
             for placed in batch.placed {
-                if walk.follow_local(&placed.0)? {
+                // What a gc is about to remove must come again.
+                if self.store.keeps(&placed.0.id)? && walk.follow_local(&placed.0)? {
                     // A fetch of everything that was cut short may have left it without its data.
                     if let Some(history) = &options.history
                         && placed.0.kind == history.kind
@@ -174,6 +175,10 @@ impl Remote {
             self.note_bare(options, &bare)?;
             // They can be read from here on.
             transaction.flush()?;
+            if options.history.is_none() && !elsewhere.is_empty() {
+                // All that was passed is here now. Said while the transaction lives: no gc lets go of any of it before.
+                self.store.change_elsewhere(|list| list.retain(|id| !walk.done.contains(id)))?;
+            }
         }
         let mut changes = Vec::new();
         for (name, target) in targets {
@@ -196,10 +201,6 @@ impl Remote {
         }
         if !options.dry_run {
             transaction.commit(&changes)?;
-            if options.history.is_none() && !elsewhere.is_empty() {
-                // All that was passed is here now.
-                self.store.change_elsewhere(|list| list.retain(|id| !walk.done.contains(id)))?;
-            }
         }
         Ok(report)
     }

@@ -9,13 +9,16 @@
 
 mod bucket;
 mod census;
+mod chosen;
 #[cfg(feature = "s3")]
 mod credentials;
 mod error;
 mod fetch;
 mod gc;
+mod holds;
 mod index;
 mod keys;
+mod last;
 mod lease;
 mod names;
 mod parallel;
@@ -43,6 +46,7 @@ pub use fetch::{FetchOptions, FetchReport, Fetched, HistoryOnly, Movement};
 pub use gc::{GcOptions, GcReport};
 pub use index::{IndexEntry, SegmentRef, ShortId, Tail};
 pub use keys::{is_sealed, unlock};
+pub use last::{LastPush, PushFailure};
 pub use lease::LEASE_TIME;
 pub use names::Named;
 pub use publish::Published;

@@ -5,6 +5,7 @@
 mod collection;
 mod faults;
 mod faulty;
+mod holds;
 mod hostile;
 mod keys;
 mod rewrite;

@@ -33,13 +33,13 @@ fn bare() -> (Arc<dyn Objects>, Local, Local) {
     (server, here, there)
 }
 
-fn read_through(there: &Local, server: &Arc<dyn Objects>, limit: u64) {
+pub(super) fn read_through(there: &Local, server: &Arc<dyn Objects>, limit: u64) {
     let server = Arc::clone(server);
     let through = ReadThrough::over(&there.store, limit, Box::new(move |_| Ok(Arc::clone(&server))));
     there.store.look_beyond(Arc::new(through));
 }
 
-fn chunk(there: &Local, text: &str, n: usize) -> cas_core::Result<Vec<u8>> {
+pub(super) fn chunk(there: &Local, text: &str, n: usize) -> cas_core::Result<Vec<u8>> {
     let id = there.store.hasher().id(cas_core::Kind::CHUNK, &noise(&format!("{text} {n}"), 3000));
     there.store.get(cas_core::Kind::CHUNK, &id)
 }

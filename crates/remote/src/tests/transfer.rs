@@ -14,14 +14,7 @@ use crate::push::Pushed;
 use crate::remote::Remote;
 
 pub(super) fn everything() -> FetchOptions {
-    FetchOptions {
-        refs: None,
-        tracking: "remotes/origin".to_owned(),
-        force: false,
-        room: None,
-        dry_run: false,
-        history: None,
-    }
+    FetchOptions { tracking: "remotes/origin".to_owned(), ..FetchOptions::default() }
 }
 
 #[test]
