@@ -209,6 +209,8 @@ def test_a_directory_that_lies_elsewhere_is_mapped(hosts, make_user, make_daemon
     eve.write(lies / "table.csv", "3,4")
     eve.run(["cp", "/bin/true", str(lies / "mapped")])
     assert second.fails("check", "from-ada")["code"] == "IJ-C048"
+    assert second.run("check", "from-ada", "--map", f"/mnt/data={lies}").one("check")["fits"]
+    assert second.fails("check", "from-ada", "--map", "/mnt/data=/nowhere/at/all")["code"] == "IJ-L015"
     refused = second.fails("branch", "from-ada", "--force")
     assert refused["code"] == "IJ-L062" and "/mnt/data" in refused["message"]
     for nonsense in (f"/={lies}", f"/proc/x={lies}", f"{workspace}/in={lies}", "/mnt/data=/nowhere/at/all", f"relative={lies}"):

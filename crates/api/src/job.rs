@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    BranchOutcome, CheckpointOutcome, CopyOutOutcome, ErrorBody, ExecOutcome, ForgetOutcome, GcOutcome,
-    RestoredOutcome, RollbackOutcome, SessionView, SnapshotOutcome, SnapshotSkipped, SuspendOutcome,
+    BranchOutcome, CheckpointOutcome, CopyOutOutcome, ErrorBody, ExecOutcome, ForgetOutcome,
+    FreeLocalOutcome, GcOutcome, PushOutcome, RestoredOutcome, RollbackOutcome, SessionView, SnapshotOutcome,
+    SnapshotSkipped, SuspendOutcome,
 };
 
 /// What a job does.
@@ -47,6 +48,10 @@ pub enum JobKind {
     Gc,
     /// Copy files of a snapshot.
     CopyOut,
+    /// Send snapshots to a remote.
+    Push,
+    /// Let go of data that a remote has, too.
+    FreeLocal,
 }
 
 impl JobKind {
@@ -69,6 +74,8 @@ impl JobKind {
             Self::Forget => "forget",
             Self::Gc => "gc",
             Self::CopyOut => "copy_out",
+            Self::Push => "push",
+            Self::FreeLocal => "free_local",
         }
     }
 }
@@ -132,6 +139,10 @@ pub enum JobResult {
     Gc(GcOutcome),
     /// After `copy_out`.
     CopyOut(CopyOutOutcome),
+    /// After `push`.
+    Push(PushOutcome),
+    /// After `free_local`.
+    FreeLocal(FreeLocalOutcome),
 }
 
 /// A job.

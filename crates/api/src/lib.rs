@@ -19,6 +19,7 @@ mod job;
 mod operation;
 mod patch;
 pub mod places;
+mod remote;
 mod servers;
 mod session;
 pub mod settings;
@@ -40,14 +41,15 @@ pub use history::{
 };
 pub use job::{Job, JobKind, JobResult, JobState, Jobs, Step};
 pub use operation::{
-    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, ExecOutcome,
-    ExecRequest, GaveUp, MappedDirectory, Nothing, RestartRequest, RestoreRequest, RestoredOutcome,
-    ResumeRequest, RollbackOutcome, RollbackRequest, Signal, SignalName, SignalRequest, Skipped,
-    SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StopRequest, SuspendOutcome, SuspendRequest,
+    AttachRequest, BranchOutcome, BranchRequest, CheckRequest, CheckpointOutcome, CheckpointRequest,
+    ExecOutcome, ExecRequest, GaveUp, MappedDirectory, Nothing, RestartRequest, RestoreRequest,
+    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Signal, SignalName, SignalRequest,
+    Skipped, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StopRequest, SuspendOutcome, SuspendRequest,
     TimedStep, Uncaptured,
 };
 pub use patch::{Keep, SessionPatch, SessionPolicy};
 pub use places::{PlaceError, Places, SOCKET_VARIABLE};
+pub use remote::{FreeLocalOutcome, PushOutcome, RemoteView};
 pub use servers::{Server, Servers};
 pub use session::{
     EnvVar, FilePolicy, GpuWish, InterruptMode, KernelView, Network, Origin, SessionState, SessionView,

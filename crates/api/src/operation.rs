@@ -200,6 +200,14 @@ pub struct BranchRequest {
     pub map: Vec<MappedDirectory>,
 }
 
+/// `POST /v1/commits/{id}/check`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckRequest {
+    /// Directories that lie at another place here, as for a branch.
+    pub map: Vec<MappedDirectory>,
+}
+
 /// A directory that processes find where it was, though it lies elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ErrorBody, Text};
+use crate::{ErrorBody, RemoteView, Text};
 
 /// The answer of `GET /v1/version`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -111,4 +111,7 @@ pub struct StoreView {
     /// What it may take: `store_budget` of the settings, or half of what it takes and what is free.
     #[serde(default)]
     pub allowed_bytes: Option<u64>,
+    /// The remote that snapshots are pushed to by themselves; `null` if they are not.
+    #[serde(default)]
+    pub remote: Option<RemoteView>,
 }

@@ -63,7 +63,7 @@ impl UserStore {
         new: NewCommit<'_>,
     ) -> Result<(ObjectId, ObjectId)> {
         let snapshot = stored::save(new.snapshot, &session)?;
-        self.make_whole(&session, &snapshot)?;
+        self.make_whole(&session, &snapshot, &new.parents)?;
         let tag = new.tag.map(Tag::new).transpose()?;
         let commit = Commit {
             snapshot,
@@ -163,10 +163,20 @@ impl UserStore {
     }
 
     /// What is committed here is whole here, also where it shares data with a snapshot that is elsewhere: that is brought now. If it cannot
-    /// be, the new snapshot has its data elsewhere, too, which is better than none.
-    fn make_whole(&self, session: &WriteTransaction, snapshot: &ObjectId) -> Result<()> {
+    /// be, the new snapshot has its data elsewhere, too, which is better than none. What is shared without being looked up is shared with the
+    /// parents: where they are whole, so is their child, and nothing has to be gone through.
+    fn make_whole(
+        &self,
+        session: &WriteTransaction,
+        snapshot: &ObjectId,
+        parents: &[ObjectId],
+    ) -> Result<()> {
         let elsewhere = self.store.elsewhere()?;
         if elsewhere.is_empty() || elsewhere.place(snapshot).is_some() {
+            return Ok(());
+        }
+        let mut of_parents = parents.iter().map(|parent| Ok(self.commit_of(parent)?.snapshot));
+        if of_parents.all(|parent: Result<_>| parent.is_ok_and(|parent| elsewhere.place(&parent).is_none())) {
             return Ok(());
         }
         session.flush()?;

@@ -66,6 +66,15 @@ pub(crate) struct Arguments {
     /// What is kept of data that is read from remotes; 0: nothing [env: INFINIJUP_REMOTE_CACHE] [default: 2 GiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, help_heading = "Settings")]
     remote_cache: Option<OsString>,
+    /// Push by itself: after-suspend, hourly, tagged, with commas between, or never [env: INFINIJUP_PUSH] [default: never]
+    #[arg(long, value_name = "WHEN", help_heading = "Settings")]
+    push: Option<OsString>,
+    /// The remote that is pushed to by itself [env: INFINIJUP_PUSH_TO] [default: origin]
+    #[arg(long, value_name = "NAME", help_heading = "Settings")]
+    push_to: Option<OsString>,
+    /// What is kept here of snapshots that the remote has, too; older ones are read from there [env: INFINIJUP_KEEP_LOCAL] [default: all]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, help_heading = "Settings")]
+    keep_local: Option<OsString>,
     /// What a session may use whose start does not say so [env: INFINIJUP_MEMORY_LIMIT] [default: no limit]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, help_heading = "Settings")]
     memory_limit: Option<OsString>,
@@ -154,6 +163,9 @@ impl Arguments {
             ("store_budget", self.store_budget),
             ("reserve", self.reserve),
             ("remote_cache", self.remote_cache),
+            ("push", self.push),
+            ("push_to", self.push_to),
+            ("keep_local", self.keep_local),
             ("memory_limit", self.memory_limit),
             ("pids_limit", self.pids_limit),
             ("criu", self.criu),

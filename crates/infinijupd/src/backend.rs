@@ -8,15 +8,18 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use api::{
-    Activity, AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView,
-    Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, EventKind, ExecOutcome, ExecRequest,
-    FileText, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest,
-    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch,
-    SessionState, SessionView, SignalRequest, SnapshotCheck, SnapshotFiles, SnapshotRequest, StartRequest,
-    StopRequest, StoreView, SuspendOutcome, SuspendRequest, TagRequest, Variable, Version,
+    Activity, AttachRequest, BranchOutcome, BranchRequest, CheckRequest, CheckpointOutcome,
+    CheckpointRequest, CommitView, Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody,
+    EventKind, ExecOutcome, ExecRequest, FileText, ForgetOutcome, ForgetRequest, FreeLocalOutcome, GcOutcome,
+    JobResult, PushOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
+    RollbackRequest, Server, SessionFiles, SessionPatch, SessionState, SessionView, SignalRequest,
+    SnapshotCheck, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome,
+    SuspendRequest, TagRequest, Variable, Version,
 };
 
 use lifecycle::{Asked, Did, Errand, SessionId};
+use policy::pushing::Unsent;
+use remote::{LastPush, RemoteError};
 use serde_json::Value;
 
 use crate::error::DaemonError;
@@ -61,6 +64,17 @@ pub struct Happening {
     pub activity: Option<Activity>,
 }
 
+/// How it stands between what is here and a remote.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Beyond {
+    /// Threads and tags that are not there as they are here.
+    pub unsent: Vec<(String, Unsent)>,
+    /// How the last push went.
+    pub last: Option<LastPush>,
+    /// What the store takes here.
+    pub stored: u64,
+}
+
 /// All that can be asked of the engine.
 pub trait Backend: Send + Sync + 'static {
     /// Versions, and why nothing can be done here if so.
@@ -68,7 +82,7 @@ pub trait Backend: Send + Sync + 'static {
     /// What this machine can and cannot do.
     fn doctor(&self) -> Outcome<Doctor>;
     /// Whether a snapshot would come up here.
-    fn check(&self, which: &str) -> Outcome<SnapshotCheck>;
+    fn check(&self, which: &str, request: &CheckRequest) -> Outcome<SnapshotCheck>;
     /// All sessions, oldest first.
     fn sessions(&self) -> Outcome<Vec<SessionView>>;
     /// One of them, by id, name or the beginning of an id.
@@ -160,6 +174,19 @@ pub trait Backend: Send + Sync + 'static {
     fn forget(&self, request: ForgetRequest, progress: &dyn Progress) -> Outcome<ForgetOutcome>;
     /// Frees what no snapshot needs.
     fn gc(&self, progress: &dyn Progress) -> Outcome<GcOutcome>;
+
+    /// What the remote of this name has not got, and how pushes to it went; `None` if there is no such remote.
+    fn beyond(&self, _remote: &str) -> Outcome<Option<Beyond>> {
+        Ok(None)
+    }
+    /// Sends threads and tags to a remote, all if none is named. Nobody asked for it.
+    fn push(&self, remote: &str, _names: &[String], _progress: &dyn Progress) -> Outcome<PushOutcome> {
+        Err(RemoteError::NoSuchRemote { name: remote.to_owned() }.into())
+    }
+    /// Lets go of data that a remote has, too, until no more than `keep` bytes are here.
+    fn free_local(&self, remote: &str, _keep: u64, _progress: &dyn Progress) -> Outcome<FreeLocalOutcome> {
+        Err(RemoteError::NoSuchRemote { name: remote.to_owned() }.into())
+    }
 
     /// What happens from now on; asked for once.
     fn happenings(&self) -> Option<Receiver<Happening>> {

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 
 use api::{
-    AttachRequest, BranchOutcome, BranchRequest, CheckpointOutcome, CheckpointRequest, CommitView, Commits,
-    CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest, FileText, Finding,
-    FindingState, ForgetOutcome, ForgetRequest, GcOutcome, JobResult, RestartRequest, RestoreRequest,
-    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Server, SessionFiles, SessionPatch,
-    SessionView, SignalRequest, SnapshotCheck, SnapshotFiles, SnapshotRequest, StartRequest, StopRequest,
-    StoreView, SuspendOutcome, SuspendRequest, TagRequest, Text, Variable, Version, exit,
+    AttachRequest, BranchOutcome, BranchRequest, CheckRequest, CheckpointOutcome, CheckpointRequest,
+    CommitView, Commits, CopyOutOutcome, CopyOutRequest, Diff, Doctor, ErrorBody, ExecOutcome, ExecRequest,
+    FileText, Finding, FindingState, ForgetOutcome, ForgetRequest, FreeLocalOutcome, GcOutcome, JobResult,
+    PushOutcome, RestartRequest, RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome,
+    RollbackRequest, Server, SessionFiles, SessionPatch, SessionView, SignalRequest, SnapshotCheck,
+    SnapshotFiles, SnapshotRequest, StartRequest, StopRequest, StoreView, SuspendOutcome, SuspendRequest,
+    TagRequest, Text, Variable, Version, exit,
 };
 use lifecycle::{
     Asked, Class, Did, Engine, EngineEvent, Errand, EventKind, LifecycleError, RecordError, SessionId,
@@ -20,7 +21,8 @@ use lifecycle::{
 };
 use serde_json::Value;
 
-use crate::backend::{Backend, Failure, Happening, Outcome, Progress};
+use crate::abroad;
+use crate::backend::{Backend, Beyond, Failure, Happening, Outcome, Progress};
 use crate::error::causes;
 use crate::trial::trial;
 
@@ -129,8 +131,8 @@ impl Backend for Engine {
         Ok(Doctor { works, findings: found.into_iter().map(finding).collect() })
     }
 
-    fn check(&self, which: &str) -> Outcome<SnapshotCheck> {
-        let (commit, found) = Self::check(self, which)?;
+    fn check(&self, which: &str, request: &CheckRequest) -> Outcome<SnapshotCheck> {
+        let (commit, found) = Self::check(self, which, &request.map)?;
         let fits = found.iter().all(|one| one.state != lifecycle::FindingState::Fail);
         Ok(SnapshotCheck { commit, fits, findings: found.into_iter().map(finding).collect() })
     }
@@ -190,7 +192,7 @@ impl Backend for Engine {
 
     fn store(&self) -> Outcome<StoreView> {
         let (used_bytes, allowed_bytes) = self.room().ok().unzip();
-        Ok(StoreView { path: self.store_directory().into(), used_bytes, allowed_bytes })
+        Ok(StoreView { path: self.store_directory().into(), used_bytes, allowed_bytes, remote: None })
     }
 
     fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
@@ -304,6 +306,18 @@ impl Backend for Engine {
 
     fn restore(&self, request: RestoreRequest, _: &dyn Progress) -> Outcome<RestoredOutcome> {
         Ok(able(self)?.restore_directory(&request)?)
+    }
+
+    fn beyond(&self, remote: &str) -> Outcome<Option<Beyond>> {
+        abroad::beyond(self, remote)
+    }
+
+    fn push(&self, remote: &str, names: &[String], progress: &dyn Progress) -> Outcome<PushOutcome> {
+        abroad::push(self, remote, names, progress)
+    }
+
+    fn free_local(&self, remote: &str, keep: u64, progress: &dyn Progress) -> Outcome<FreeLocalOutcome> {
+        abroad::free_local(self, remote, keep, progress)
     }
 
     fn asked(&self) -> Option<Receiver<Asked>> {

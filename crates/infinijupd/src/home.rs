@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use api::Places;
 
+use crate::abroad::RemotePolicy;
+
 /// What does not change while the daemon runs.
 #[derive(Clone, Debug)]
 pub struct Home {
@@ -15,6 +17,8 @@ pub struct Home {
     pub socket_passed: bool,
     /// How long it stays when nobody needs it; for ever if `None`.
     pub idle_end: Option<Duration>,
+    /// What is pushed by itself, if anything is.
+    pub remote: Option<RemotePolicy>,
     /// When it was started.
     pub started: String,
 }
@@ -22,6 +26,7 @@ pub struct Home {
 impl Home {
     /// A daemon that starts now.
     pub fn new(places: Places, socket_passed: bool, idle_end: Option<Duration>) -> Self {
-        Self { places, store_encrypted: false, socket_passed, idle_end, started: crate::now() }
+        let started = crate::now();
+        Self { places, store_encrypted: false, socket_passed, idle_end, remote: None, started }
     }
 }

@@ -239,10 +239,11 @@ impl Jobs {
         found.cloned().ok_or_else(|| DaemonError::NoJob { id: id.to_owned() })
     }
 
-    /// Waits until no job runs, or until `limit` is over and none but `exec` runs.
+    /// Waits until no job runs, or until `limit` is over and none but such as can be left runs.
     ///
     /// A pipeline has parts that must not be cut short, and each of its steps has a time limit of its own, so it is waited
-    /// for however long it takes. A command that somebody runs in a session can take for ever; it goes on without us.
+    /// for however long it takes. A command that somebody runs in a session can take for ever; it goes on without us. A push can take for hours;
+    /// the next one goes on where it was.
     pub async fn drained(&self, limit: Duration) {
         let mut running = self.running.subscribe();
         if tokio::time::timeout(limit, running.wait_for(|running| *running == 0)).await.is_ok() {
@@ -251,7 +252,7 @@ impl Jobs {
         loop {
             let waited_for: Vec<_> = lock(&self.table)
                 .iter()
-                .filter(|cell| !cell.has_ended() && lock(&cell.job).kind != JobKind::Exec)
+                .filter(|cell| !cell.has_ended() && !can_be_left(lock(&cell.job).kind))
                 .cloned()
                 .collect();
             if waited_for.is_empty() {
@@ -264,10 +265,19 @@ impl Jobs {
         }
     }
 
+    /// Whether something runs that somebody may be waiting for.
+    pub(crate) fn is_busy(&self) -> bool {
+        lock(&self.table).iter().any(|cell| !cell.has_ended() && !can_be_left(lock(&cell.job).kind))
+    }
+
     /// How many run.
     pub fn running(&self) -> usize {
         *self.running.borrow()
     }
+}
+
+fn can_be_left(kind: JobKind) -> bool {
+    matches!(kind, JobKind::Exec | JobKind::Push)
 }
 
 /// One line for each job, with the code if it failed.

@@ -15,6 +15,7 @@
 //! again when it starts.
 #![forbid(unsafe_code)]
 
+pub mod abroad;
 mod arguments;
 pub mod backend;
 pub mod beside;
@@ -43,7 +44,7 @@ pub mod settings;
 mod settings_file;
 mod trial;
 
-pub use backend::{Backend, Failure, Happening, Outcome, Progress};
+pub use backend::{Backend, Beyond, Failure, Happening, Outcome, Progress};
 pub use error::DaemonError;
 pub use home::Home;
 pub use server::{App, Limits};

@@ -133,6 +133,7 @@ async fn serve(
     };
     let home = Home {
         store_encrypted: engine.is_encrypted(),
+        remote: Some(settings.remote.clone()).filter(|policy| !policy.is_idle()),
         ..Home::new(places.clone(), listener.is_passed(), settings.idle_end)
     };
     let app = App::new(Arc::new(engine), Limits::default(), home);

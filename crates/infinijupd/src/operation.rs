@@ -43,6 +43,10 @@ pub(crate) enum Operation {
     Gc,
     /// Copy files of a snapshot.
     CopyOut(String, CopyOutRequest),
+    /// Send threads and tags to the remote of this name, all if none is named.
+    Push(String, Vec<String>),
+    /// Let go of data that the remote of this name has, until the store takes no more than so many bytes.
+    FreeLocal(String, u64),
 }
 
 /// Something that is done to a session.
@@ -84,6 +88,8 @@ impl Operation {
             Self::Forget(_) => JobKind::Forget,
             Self::Gc => JobKind::Gc,
             Self::CopyOut(..) => JobKind::CopyOut,
+            Self::Push(..) => JobKind::Push,
+            Self::FreeLocal(..) => JobKind::FreeLocal,
         }
     }
 
@@ -109,7 +115,8 @@ impl Operation {
             Self::Forget(request) => {
                 request.commits.iter().try_for_each(|commit| expression("commits", commit))
             }
-            Self::Gc => Ok(()),
+            // The last two are only ever due by themselves.
+            Self::Gc | Self::Push(..) | Self::FreeLocal(..) => Ok(()),
             Self::CopyOut(_, request) if request.paths.len() > FILES_LIMIT => {
                 Err(bad_field("paths", format_args!("has more than {FILES_LIMIT} files")))
             }
@@ -132,6 +139,10 @@ impl Operation {
             Self::Gc => backend.gc(progress).map(JobResult::Gc),
             Self::CopyOut(which, request) => {
                 backend.copy_out(&which, request, progress).map(JobResult::CopyOut)
+            }
+            Self::Push(remote, names) => backend.push(&remote, &names, progress).map(JobResult::Push),
+            Self::FreeLocal(remote, keep) => {
+                backend.free_local(&remote, keep, progress).map(JobResult::FreeLocal)
             }
         }
     }

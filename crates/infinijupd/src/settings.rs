@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use api::Places;
 use machine::CopyAhead;
+use policy::pushing::PushWhen;
 
+use crate::abroad::RemotePolicy;
 use crate::arguments::{Arguments, Said};
 use crate::error::DaemonError;
 use crate::redis::Address;
@@ -19,16 +21,21 @@ const IDLE_END: Duration = Duration::from_secs(30 * 60);
 const RESERVE: u64 = 64 << 20;
 /// What is kept of data that is read from remotes.
 const REMOTE_CACHE: u64 = 2 << 30;
+/// Where what is pushed by itself goes.
+const PUSH_TO: &str = "origin";
 
 /// What says where things are. Whoever looks for the daemon must know it too, so it is not in the settings file.
 const PLACES: [&str; 4] = ["state", "run", "socket", "settings"];
 /// What else can be set. The flag has dashes, the variable is in capitals with `INFINIJUP_` before it.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 19] = [
     "idle_end",
     "key_file",
     "store_budget",
     "reserve",
     "remote_cache",
+    "push",
+    "push_to",
+    "keep_local",
     "memory_limit",
     "pids_limit",
     "criu",
@@ -59,6 +66,8 @@ pub struct Settings {
     pub reserve: u64,
     /// What is kept of data that is read from remotes.
     pub remote_cache: u64,
+    /// What is pushed by itself, and how much of it stays here.
+    pub remote: RemotePolicy,
     /// What a session may use whose start does not say so.
     pub memory_limit: Option<u64>,
     /// The same for its processes and threads.
@@ -137,6 +146,11 @@ impl Request {
             store_budget: given.get("store_budget", size)?,
             reserve: given.get("reserve", size)?.unwrap_or(RESERVE),
             remote_cache: given.get("remote_cache", size)?.unwrap_or(REMOTE_CACHE),
+            remote: RemotePolicy {
+                name: given.get("push_to", remote)?.unwrap_or_else(|| PUSH_TO.to_owned()),
+                when: given.get("push", push)?.unwrap_or_default(),
+                keep_local: given.get("keep_local", size)?,
+            },
             memory_limit: given.get("memory_limit", size)?,
             pids_limit: given.get("pids_limit", number)?,
             criu: given.get("criu", path)?,
@@ -231,6 +245,24 @@ fn copy_ahead(what: &str, value: &OsStr) -> Result<CopyAhead, DaemonError> {
         Some("checked") => Ok(CopyAhead::Checked),
         _ => Err(refused(format!("{what} is `on`, `off` or `checked`, not `{}`", value.display()))),
     }
+}
+
+/// When something is pushed by itself.
+fn push(what: &str, value: &OsStr) -> Result<PushWhen, DaemonError> {
+    PushWhen::parse(&value.to_string_lossy()).map_err(|word| {
+        refused(format!(
+            "{what} is `never`, or some of `after-suspend`, `hourly` and `tagged` with commas between, not `{word}`"
+        ))
+    })
+}
+
+/// The name of a remote.
+fn remote(what: &str, value: &OsStr) -> Result<String, DaemonError> {
+    let name = value.to_str().unwrap_or_default();
+    base::names::check_session(name).map_err(|broken| {
+        refused(format!("{what}: `{}` can be no remote's name: {broken}", value.display()))
+    })?;
+    Ok(name.to_owned())
 }
 
 /// Whether something is done at all.
@@ -334,6 +366,21 @@ mod tests {
         assert!(!settings(&[], &[("INFINIJUP_STANDBY", "off")]).standby);
         let refused = read(&["--standby", "maybe"], &[]).unwrap_err().to_string();
         assert!(refused.contains("--standby") && refused.contains("`maybe`"), "{refused}");
+    }
+
+    #[test]
+    fn nothing_is_pushed_by_itself_unless_that_is_set() {
+        let remote = settings(&[], &[]).remote;
+        assert!(remote.is_idle() && remote.name == "origin");
+        let set = settings(
+            &["--push", "hourly, tagged", "--keep-local=20 GiB"],
+            &[("INFINIJUP_PUSH", "never"), ("INFINIJUP_PUSH_TO", "backup")],
+        );
+        assert!(set.remote.when.hourly && set.remote.when.tagged && !set.remote.when.after_suspend);
+        assert_eq!((set.remote.name.as_str(), set.remote.keep_local), ("backup", Some(20 << 30)));
+        let refused = read(&["--push", "daily"], &[]).unwrap_err().to_string();
+        assert!(refused.contains("--push") && refused.contains("`daily`"), "{refused}");
+        read(&["--push-to", "../x"], &[]).unwrap_err();
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Why a commit must stay, if it must.
-    fn needed_for(&self, id: &ObjectId) -> Option<String> {
+    pub fn needed_for(&self, id: &ObjectId) -> Option<String> {
         let text = id.to_string();
         let store = self.inner.store.open().ok()?;
         let at = |record: &&Record| {

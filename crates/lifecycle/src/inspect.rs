@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use doctor::Finding;
-
 use verdict::Asked;
 
 use crate::engine::Engine;
@@ -15,12 +14,13 @@ impl Engine {
         self.inner.ports.doctor.examine(trial)
     }
 
-    /// What stands in the way of a snapshot here, and what else differs: a new session is made of it if its own is gone.
-    pub fn check(&self, which: &str) -> Result<(String, Vec<Finding>)> {
+    /// What stands in the way of a snapshot here, and what else differs: a new session is made of it if its own is gone, with these directories.
+    pub fn check(&self, which: &str, map: &[api::MappedDirectory]) -> Result<(String, Vec<Finding>)> {
         let store = self.inner.store.open()?;
         let id = store.resolve(which)?;
         let (snapshot, files) = (store.with_memory(&id)?, self.inner.listings.at(&store, id)?);
-        let (record, _) = self.taken_of(&store, &id, None)?;
+        let mut record = self.taken_of(&store, &id, None)?.0;
+        record.map(map)?;
         let (commit, store) = (&id.short(), store.store());
         let asked = Asked { store, commit, snapshot: &snapshot, files: &files, record: &record };
         let unable = self.unable().map(|error| verdict::unable(&error.to_string(), error.hint()));

@@ -154,7 +154,7 @@ impl Found {
                     ),
                 ),
             };
-            findings.push(fail(item, evidence, "mount, copy or install it here as it was there, or say where it lies: `infinijup branch SNAPSHOT --map OLD=NEW`"));
+            findings.push(fail(item, evidence, "mount, copy or install it here as it was there, or say where it lies: `--map OLD=NEW`, for `infinijup check` and `infinijup branch`"));
         }
         for (how, files) in &self.other {
             let (verb, of) = (if files.len() == 1 { "is" } else { "are" }, names(files));

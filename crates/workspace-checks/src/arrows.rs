@@ -109,9 +109,23 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "manifest",
         ],
     ),
+    ("remote-history", &["history", "remote", "manifest", "cas-core"]),
     // The two programs at the ends of the wire.
-    ("infinijupd", &["lifecycle", "machine", "api", "remote"]),
-    ("cli", &["api", "gpu-detect", "jupyter-bridge", "history", "past", "manifest", "remote", "cas-core"]),
+    ("infinijupd", &["lifecycle", "machine", "api", "policy", "remote", "remote-history"]),
+    (
+        "cli",
+        &[
+            "api",
+            "gpu-detect",
+            "jupyter-bridge",
+            "history",
+            "past",
+            "manifest",
+            "remote",
+            "remote-history",
+            "cas-core",
+        ],
+    ),
 ];
 
 /// Crates that take the place of something which the machine of a test does not have.

@@ -58,6 +58,8 @@ JobKind: TypeAlias = Literal[
     "forget",
     "gc",
     "copy_out",
+    "push",
+    "free_local",
 ]
 
 
@@ -158,6 +160,13 @@ class CellNote(TypedDict, total=False):
     number: int | None
     # Its text; cut after 2,000 characters.
     source: str
+
+
+class CheckRequest(TypedDict, total=False):
+    """`POST /v1/commits/{id}/check`."""
+
+    # Directories that lie at another place here, as for a branch.
+    map: list[MappedDirectory]
 
 
 class CheckpointOutcome(TypedDict):
@@ -544,6 +553,17 @@ class ForgetRequest(_ForgetRequestAlways, total=False):
     force: bool
 
 
+class FreeLocalOutcome(TypedDict):
+    """Data was let go of that a remote has, too."""
+
+    # The remote's name.
+    remote: str
+    # How many snapshots have their data only there now.
+    snapshots: int
+    # How much less the store takes.
+    freed_bytes: int
+
+
 class GaveUp(TypedDict):
     """The answer of `POST /v1/sessions/{id}/give-up`."""
 
@@ -690,6 +710,35 @@ class ProcessDiff(TypedDict):
     name: str
     # How the two snapshots differ in it.
     change: Change
+
+
+class PushOutcome(TypedDict):
+    """Threads and tags were sent to a remote."""
+
+    # The remote's name.
+    remote: str
+    # How many objects it lacked.
+    objects: int
+    # How much was sent.
+    bytes: int
+    # The threads and tags that moved there: `threads/main`.
+    moved: list[str]
+
+
+class _RemoteViewAlways(TypedDict):
+    """What is always there."""
+
+    # Its name.
+    name: str
+
+
+class RemoteView(_RemoteViewAlways, total=False):
+    """The remote that is pushed to by itself, as `GET /v1/store` shows it."""
+
+    # When the last push ended, well or not; `null` if there was none.
+    last_push: str | None
+    # Why it failed, if it did.
+    failed: str | None
 
 
 class _RestartRequestAlways(TypedDict):
@@ -1101,6 +1150,8 @@ class StoreView(_StoreViewAlways, total=False):
     used_bytes: int | None
     # What it may take: `store_budget` of the settings, or half of what it takes and what is free.
     allowed_bytes: int | None
+    # The remote that snapshots are pushed to by themselves; `null` if they are not.
+    remote: RemoteView | None
 
 
 class _SuspendOutcomeAlways(TypedDict):
@@ -1389,6 +1440,18 @@ class JobResultCopyOut(CopyOutOutcome):
     type: Literal["copy_out"]
 
 
+class JobResultPush(PushOutcome):
+    """After `push`."""
+
+    type: Literal["push"]
+
+
+class JobResultFreeLocal(FreeLocalOutcome):
+    """After `free_local`."""
+
+    type: Literal["free_local"]
+
+
 # What came of a job.
 JobResult: TypeAlias = (
     JobResultSession
@@ -1403,6 +1466,8 @@ JobResult: TypeAlias = (
     | JobResultForget
     | JobResultGc
     | JobResultCopyOut
+    | JobResultPush
+    | JobResultFreeLocal
 )
 
 

@@ -31,8 +31,8 @@ pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, Kernelspec
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs, SetupGpuArgs};
 pub(crate) use prune::{ForgetArgs, GcArgs};
 pub(crate) use remote::{
-    CloneArgs, FetchArgs, HistoryArgs, PullArgs, PushArgs, RemoteAddArgs, RemoteCommand, RemoteGcArgs,
-    RemoteNameArgs, RemoteVerifyArgs, TransferArgs,
+    CloneArgs, FetchArgs, PullArgs, PushArgs, RemoteAddArgs, RemoteCommand, RemoteGcArgs, RemoteNameArgs,
+    RemoteVerifyArgs, TransferArgs,
 };
 pub(crate) use session::{
     BranchArgs, ExecArgs, FilesArgs, LogsArgs, PsArgs, ResumeArgs, RmArgs, RollbackArgs, ServersArgs,
@@ -155,12 +155,16 @@ pub(crate) enum OnlineCommand {
 same before they stop anything. Exits with 0 if it would come up, with 3 if it would not.",
         after_help = "Example:
   infinijup check good
+  infinijup check from-ada --map /data=/mnt/nfs/data
   infinijup check good --json | jq '.findings[] | select(.state == \"fail\")'"
     )]
     Check {
         /// A snapshot: an id or the beginning of one, a tag, a thread; ~N for the Nth before it
         #[arg(value_name = "SNAPSHOT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
         snapshot: String,
+        /// A directory that lies at another place on this machine, as for `branch`. Can be given several times
+        #[arg(long, value_name = "OLD=NEW", value_parser = session::mapped)]
+        map: Vec<api::MappedDirectory>,
     },
     /// Say what this machine can and cannot do, and how to mend it
     #[command(

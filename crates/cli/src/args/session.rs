@@ -121,7 +121,7 @@ pub(crate) struct BranchArgs {
 }
 
 /// Two directories.
-fn mapped(text: &str) -> Result<MappedDirectory, String> {
+pub(super) fn mapped(text: &str) -> Result<MappedDirectory, String> {
     let (from, to) = text.split_once('=').ok_or("write it as OLD=NEW, two absolute paths")?;
     Ok(MappedDirectory { from: from.into(), to: to.into() })
 }

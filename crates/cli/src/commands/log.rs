@@ -243,7 +243,7 @@ fn line(printer: &Printer, view: &CommitView, drawn: Option<&Drawn>) -> String {
         said = format!("({})", commit.reason);
     }
     if let Some(place) = &commit.elsewhere {
-        said = format!("(in {}) {said}", format::safe(place));
+        said = format!("(only in {}) {said}", format::safe(place));
     }
     let columns = [id.len(), time.len(), size.len(), names.chars().count()];
     let taken = columns.iter().map(|width| width + 2).sum::<usize>()

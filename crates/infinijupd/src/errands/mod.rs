@@ -1,9 +1,10 @@
-//! What is done without a client at the socket: what kernels ask for, and what sessions' policies ask for.
+//! What is done without a client at the socket: what kernels ask for, what sessions' policies ask for, and what is set for a remote.
 //!
-//! Both enter where a client's request does, at `Jobs::submit`. So the same checks hold, the same jobs run and are seen in the events,
+//! All enter where a client's request does, at `Jobs::submit`. So the same checks hold, the same jobs run and are seen in the events,
 //! the same errors come back, and a stop of the daemon waits for them.
 
 mod magic;
+mod pushing;
 
 use std::sync::Arc;
 
@@ -34,6 +35,9 @@ pub(crate) fn begin(app: &App) {
                 });
             }
         });
+    }
+    if let Some(policy) = app.home.remote.clone() {
+        tokio::spawn(pushing::look_after(app.clone(), policy));
     }
     if let Some(due) = app.backend.due() {
         let (app, room) = (app.clone(), Arc::new(Semaphore::new(AT_ONCE)));

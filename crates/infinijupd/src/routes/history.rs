@@ -1,7 +1,8 @@
 //! Snapshots: one by one, their names, and their end.
 
 use api::{
-    CommitView, Commits, Diff, ErrorBody, ForgetRequest, Job, Nothing, SnapshotCheck, TagRequest, Variables,
+    CheckRequest, CommitView, Commits, Diff, ErrorBody, ForgetRequest, Job, Nothing, SnapshotCheck,
+    TagRequest, Variables,
 };
 use axum::Json;
 use axum::extract::{Path, State};
@@ -85,7 +86,20 @@ pub(crate) async fn commit(State(app): State<App>, Which(which): Which) -> Outco
     responses((status = 200, body = SnapshotCheck), (status = 404, body = ErrorBody)),
 )]
 pub(crate) async fn check(State(app): State<App>, Which(which): Which) -> Outcome<Json<SnapshotCheck>> {
-    Ok(Json(ask(&app, move |backend| backend.check(&which)).await?))
+    Ok(Json(ask(&app, move |backend| backend.check(&which, &CheckRequest::default())).await?))
+}
+
+/// The same, if directories lie at other places here.
+#[utoipa::path(
+    post, path = "/v1/commits/{id}/check", tag = "snapshots", params(("id" = String, Path)), request_body = CheckRequest,
+    responses((status = 200, body = SnapshotCheck), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn check_mapped(
+    State(app): State<App>,
+    Which(which): Which,
+    Body(request): Body<CheckRequest>,
+) -> Outcome<Json<SnapshotCheck>> {
+    Ok(Json(ask(&app, move |backend| backend.check(&which, &request)).await?))
 }
 
 /// The document that went with a snapshot, byte for byte.

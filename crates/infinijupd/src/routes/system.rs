@@ -1,12 +1,14 @@
 //! The machine, the daemon itself, and the store.
 
+use std::sync::Arc;
+
 use api::{DaemonView, Doctor, Nothing, StoreView, Version};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 
 use super::ask;
-use crate::backend::{Failure, Outcome};
+use crate::backend::{Backend, Failure, Outcome};
 use crate::error::DaemonError;
 use crate::home::Home;
 use crate::idle::sessions_running;
@@ -23,7 +25,13 @@ pub(crate) async fn version(State(app): State<App>) -> Outcome<Json<Version>> {
 #[utoipa::path(get, path = "/v1/doctor", tag = "system", responses((status = 200, body = Doctor)))]
 pub(crate) async fn doctor(State(app): State<App>) -> Outcome<Json<Doctor>> {
     let _turn = app.examination.lock().await;
-    Ok(Json(ask(&app, move |backend| backend.doctor()).await?))
+    let home = Arc::clone(&app.home);
+    let examined = move |backend: &dyn Backend| {
+        let mut found = backend.doctor()?;
+        found.findings.extend(home.remote.as_ref().map(|policy| policy.finding(backend)));
+        Ok(found)
+    };
+    Ok(Json(ask(&app, examined).await?))
 }
 
 /// This document.
@@ -35,7 +43,7 @@ pub(crate) async fn openapi() -> Response {
 /// The daemon itself: where its things are, and who needs it.
 #[utoipa::path(get, path = "/v1/daemon", tag = "system", responses((status = 200, body = DaemonView)))]
 pub(crate) async fn daemon(State(app): State<App>) -> Json<DaemonView> {
-    let Home { places, store_encrypted, socket_passed, idle_end, started } = &*app.home;
+    let Home { places, store_encrypted, socket_passed, idle_end, started, remote: _ } = &*app.home;
     Json(DaemonView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
@@ -63,7 +71,12 @@ pub(crate) async fn stop(State(app): State<App>) -> Json<Nothing> {
 /// Where the store is, and how large.
 #[utoipa::path(get, path = "/v1/store", tag = "system", responses((status = 200, body = StoreView)))]
 pub(crate) async fn store(State(app): State<App>) -> Outcome<Json<StoreView>> {
-    Ok(Json(ask(&app, |backend| backend.store()).await?))
+    let home = Arc::clone(&app.home);
+    let looked = move |backend: &dyn Backend| {
+        let remote = home.remote.as_ref().map(|policy| policy.view(backend)).transpose()?;
+        Ok(StoreView { remote, ..backend.store()? })
+    };
+    Ok(Json(ask(&app, looked).await?))
 }
 
 /// What was counted, in the text form of OpenMetrics.

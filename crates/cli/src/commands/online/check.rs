@@ -1,14 +1,16 @@
 //! `check`: the daemon's answer, in the words of `doctor`.
 
 use anyhow::Result;
-use api::{FindingState, SnapshotCheck};
+use api::{CheckRequest, FindingState, MappedDirectory, SnapshotCheck};
 
 use super::client::commit_path;
 use super::{Message, Online, doctor, show};
 use crate::error::CliError;
 
-pub(super) fn run(online: &Online<'_>, snapshot: &str) -> Result<()> {
-    let found = online.get::<SnapshotCheck>(format!("{}/check", commit_path(snapshot)))?;
+pub(super) fn run(online: &Online<'_>, snapshot: &str, map: Vec<MappedDirectory>) -> Result<()> {
+    let path = format!("{}/check", commit_path(snapshot));
+    let found: SnapshotCheck =
+        if map.is_empty() { online.get(path)? } else { online.post(path, &CheckRequest { map })? };
     let printer = online.printer();
     let commit = show::short(&found.commit);
     let verdict = match (found.fits, found.findings.is_empty()) {

@@ -104,7 +104,7 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Snapshot(args) => snapshot::run(&online, args),
         OnlineCommand::Rollback(args) => rollback::run(&online, args),
         OnlineCommand::Branch(args) => branch::run(&online, args),
-        OnlineCommand::Check { snapshot } => check::run(&online, &snapshot),
+        OnlineCommand::Check { snapshot, map } => check::run(&online, &snapshot, map),
         OnlineCommand::Suspend(args) => sleep::suspend(&online, &args),
         OnlineCommand::Resume(args) => sleep::resume(&online, &args),
         OnlineCommand::Stop(args) => stop::run(&online, &args),

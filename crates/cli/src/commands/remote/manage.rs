@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use jiff::Timestamp;
 use manifest::stored::ManifestReferences;
-use remote::{Address, Depth, GcOptions, Named, Patience, Remote};
+use remote::{Address, Depth, GcOptions, LastPush, Named, Patience, Remote};
+use remote_history::{connect, server};
 use serde::Serialize;
 
 use super::super::target;
-use super::{open, server};
 use crate::args::{RemoteAddArgs, RemoteCommand, RemoteGcArgs, RemoteNameArgs, RemoteVerifyArgs};
 use crate::context::Context;
 use crate::error::CliError;
@@ -34,6 +35,47 @@ struct One<'a> {
     created: Option<bool>,
 }
 
+/// The same in a list, with how the last push went.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    one: One<'a>,
+    last_push: Option<Pushed>,
+}
+
+#[derive(Serialize)]
+struct Pushed {
+    time: Timestamp,
+    by_itself: bool,
+    bytes: u64,
+    failed: Option<Failed>,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    code: String,
+    message: String,
+}
+
+impl Pushed {
+    fn of(last: LastPush) -> Self {
+        let time = i64::try_from(last.at).ok().and_then(|at| Timestamp::from_second(at).ok());
+        let failed = last.failed.map(|why| Failed { code: why.code, message: why.message });
+        Self { time: time.unwrap_or_default(), by_itself: last.by_itself, bytes: last.bytes, failed }
+    }
+
+    fn text(&self) -> String {
+        let time = format::minute(self.time);
+        let by_itself = if self.by_itself { " by itself" } else { "" };
+        match &self.failed {
+            None => format!("pushed{by_itself} {time}, {}", format::size(self.bytes)),
+            Some(why) => {
+                format!("push{by_itself} {time} failed: {} [{}]", format::safe(&why.message), why.code)
+            }
+        }
+    }
+}
+
 fn add(context: &Context, args: &RemoteAddArgs) -> Result<()> {
     let store = target::open(context)?;
     let named =
@@ -56,15 +98,13 @@ fn list(context: &Context) -> Result<()> {
     let mut rows = Vec::new();
     for named in Named::list(&store)? {
         let address = named.address.to_string();
+        let last_push = LastPush::to(&store, &named.name)?.map(Pushed::of);
         if context.printer.is_json() {
-            context.printer.json(&One {
-                message_type: "remote",
-                name: &named.name,
-                address,
-                created: None,
-            })?;
+            let one = One { message_type: "remote", name: &named.name, address, created: None };
+            context.printer.json(&Listed { one, last_push })?;
         } else {
-            rows.push(vec![format::safe(&named.name), address]);
+            let last = last_push.map_or_else(|| "never pushed".to_owned(), |last| last.text());
+            rows.push(vec![format::safe(&named.name), address, last]);
         }
     }
     for line in format::table(&rows, &[]) {
@@ -101,7 +141,7 @@ struct Verified {
 
 fn verify(context: &Context, args: &RemoteVerifyArgs) -> Result<()> {
     let store = target::open(context)?;
-    let remote = open(&store, &Named::find(&store, &args.name)?, None)?;
+    let remote = connect(&store, &Named::find(&store, &args.name)?, None)?;
     let depth = if args.bytes { Depth::Bytes } else { Depth::Presence };
     let report = remote.verify(depth, &ManifestReferences::default(), &context.meter)?;
     let count = report.faults.len();
@@ -149,7 +189,7 @@ struct Collected {
 
 fn gc(context: &Context, args: &RemoteGcArgs) -> Result<()> {
     let store = target::open(context)?;
-    let remote = open(&store, &Named::find(&store, &args.name)?, None)?;
+    let remote = connect(&store, &Named::find(&store, &args.name)?, None)?;
     let options = GcOptions {
         grace: Duration::from_secs(args.grace),
         lease_time: Duration::from_secs(args.lease),
@@ -216,7 +256,7 @@ struct Numbers {
 
 fn stat(context: &Context, args: &RemoteNameArgs) -> Result<()> {
     let store = target::open(context)?;
-    let stat = open(&store, &Named::find(&store, &args.name)?, None)?.stat()?;
+    let stat = connect(&store, &Named::find(&store, &args.name)?, None)?.stat()?;
     let numbers = Numbers {
         message_type: "remote_stat",
         encrypted: stat.sealed,

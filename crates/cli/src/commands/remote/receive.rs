@@ -8,13 +8,14 @@ use cas_core::{Store, StoreError};
 use manifest::history;
 use manifest::stored::{History, ManifestReferences};
 use manifest::{ReadError, Tag};
-use remote::{Address, FetchOptions, FetchReport, HistoryOnly, Movement, Named, Remote};
+use remote::{Address, FetchOptions, FetchReport, HistoryOnly, Movement, Named};
+use remote_history::{connect, server};
 use serde::Serialize;
 
 use super::super::import::recall;
 use super::super::target::{self, Target};
-use super::{open, refs_of, sealed, server};
-use crate::args::{CloneArgs, FetchArgs, HistoryArgs, TransferArgs};
+use super::{refs_of, sealed};
+use crate::args::{CloneArgs, FetchArgs, TransferArgs};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::format;
@@ -44,17 +45,33 @@ struct One {
     here: Option<bool>,
 }
 
+/// What is to come.
+struct Wanted<'a> {
+    /// These threads and tags; all if there are none.
+    names: &'a [String],
+    /// The history alone, without its data.
+    history: bool,
+    transfer: &'a TransferArgs,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(args: &'a FetchArgs) -> Self {
+        Self { names: &args.names, history: args.history.history, transfer: &args.transfer }
+    }
+}
+
 pub(crate) fn fetch(context: &Context, args: &FetchArgs) -> Result<()> {
     let store = target::open(context)?;
     let named = Named::find(&store, &args.remote)?;
-    let report = receive(context, &store, &named, &args.names, (&args.history, &args.transfer))?;
-    tell(context, &named, &args.transfer, report, None)
+    let wanted = Wanted::of(args);
+    let report = receive(context, &store, &named, &wanted)?;
+    tell(context, &named, wanted.transfer, report, None)
 }
 
 pub(crate) fn pull(context: &Context, args: &FetchArgs) -> Result<()> {
     let store = target::open(context)?;
     let named = Named::find(&store, &args.remote)?;
-    pull_from(context, &store, &named, &args.names, (&args.history, &args.transfer))
+    pull_from(context, &store, &named, &Wanted::of(args))
 }
 
 pub(crate) fn clone(context: &Context, args: &CloneArgs) -> Result<()> {
@@ -62,9 +79,10 @@ pub(crate) fn clone(context: &Context, args: &CloneArgs) -> Result<()> {
     let named = Named { name: args.name.clone(), address, unencrypted: false };
     let store = open_or_make(context, &named)?;
     // One that is not there is not made: that would be the clone of a typing mistake.
-    open(&store, &named, None)?;
+    connect(&store, &named, None)?;
     named.clone().save(&store)?;
-    pull_from(context, &store, &named, &[], (&args.history, &args.transfer))
+    let wanted = Wanted { names: &[], history: args.history.history, transfer: &args.transfer };
+    pull_from(context, &store, &named, &wanted)
 }
 
 /// The store that is meant; an empty one is made if there is none.
@@ -81,14 +99,9 @@ fn open_or_make(context: &Context, named: &Named) -> Result<Arc<Store>> {
     }
 }
 
-fn pull_from(
-    context: &Context,
-    store: &Arc<Store>,
-    named: &Named,
-    names: &[String],
-    (history, transfer): (&HistoryArgs, &TransferArgs),
-) -> Result<()> {
-    let report = receive(context, store, named, names, (history, transfer))?;
+fn pull_from(context: &Context, store: &Arc<Store>, named: &Named, wanted: &Wanted<'_>) -> Result<()> {
+    let transfer = wanted.transfer;
+    let report = receive(context, store, named, wanted)?;
     if transfer.dry_run {
         return tell(context, named, transfer, report, None);
     }
@@ -121,14 +134,9 @@ fn came_before(store: &Store, old: &cas_core::ObjectId, new: &cas_core::ObjectId
     }
 }
 
-fn receive(
-    context: &Context,
-    store: &Arc<Store>,
-    named: &Named,
-    names: &[String],
-    (history, transfer): (&HistoryArgs, &TransferArgs),
-) -> Result<FetchReport> {
-    let remote: Remote = open(store, named, transfer.limit_rate)?;
+fn receive(context: &Context, store: &Arc<Store>, named: &Named, wanted: &Wanted<'_>) -> Result<FetchReport> {
+    let Wanted { names, history, transfer } = *wanted;
+    let remote = connect(store, named, transfer.limit_rate)?;
     let refs = if names.is_empty() {
         None
     } else {
@@ -140,7 +148,7 @@ fn receive(
         force: transfer.force,
         room: Some(room(store)?),
         dry_run: transfer.dry_run,
-        history: history.history.then(|| HistoryOnly { kind: manifest::SNAPSHOT, place: named.name.clone() }),
+        history: history.then(|| HistoryOnly { kind: manifest::SNAPSHOT, place: named.name.clone() }),
     };
     let references = ManifestReferences::default();
     let report = remote.fetch(&options, &references, &context.meter)?;

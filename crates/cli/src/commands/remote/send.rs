@@ -3,15 +3,13 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::Result;
-use cas_core::Store;
-use cas_core::refs::{Expected, RefChange};
 use manifest::stored::ManifestReferences;
-use manifest::{Tag, Thread};
-use remote::{Named, Pushed, RemoteError};
+use remote::{Named, RemoteError};
+use remote_history::{Sending, connect};
 use serde::Serialize;
 
 use super::super::target;
-use super::{open, refs_of};
+use super::refs_of;
 use crate::args::PushArgs;
 use crate::context::Context;
 use crate::error::CliError;
@@ -31,26 +29,23 @@ struct Outcome {
 
 pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<()> {
     let store = target::open(context)?;
-    let named = Named::find(&store, &args.remote)?;
-    let pushed = chosen(&store, &named, args)?;
+    let mut named = Named::find(&store, &args.remote)?;
+    // Without names: all.
+    let names = refs_of(&args.names, &|name| Ok(store.refs().get(name)?.is_some()))?;
     if !args.transfer.dry_run && !store.format().encrypted && !named.unencrypted {
         agree(context, &named, args.unencrypted)?;
-        Named { unencrypted: true, ..named.clone() }.save(&store)?;
+        named.unencrypted = true;
+        named.clone().save(&store)?;
     }
-    let remote = open(&store, &named, args.transfer.limit_rate)?;
-    // Where something was forgotten, history ends: what is behind it has names of its own, or none.
-    let references = ManifestReferences::ending_at_gaps();
-    let report = remote.push(&pushed, &references, args.transfer.dry_run, &context.meter)?;
-    if !args.transfer.dry_run {
-        let arrived = |one: &&Pushed| report.moved.contains(&one.name);
-        let seen = |one: &Pushed| RefChange {
-            name: format!("{}/{}", named.tracking(), one.name),
-            expected: Expected::Any,
-            new: Some(one.target),
-        };
-        let changes: Vec<RefChange> = pushed.iter().filter(arrived).map(seen).collect();
-        store.refs().update(&changes)?;
-    }
+    let report = if args.transfer.dry_run {
+        let remote = connect(&store, &named, args.transfer.limit_rate)?;
+        let pushed = named.chosen(&store, &names, args.transfer.force)?;
+        remote.push(&pushed, &ManifestReferences::ending_at_gaps(), true, &context.meter)?
+    } else {
+        let (force, limit_rate) = (args.transfer.force, args.transfer.limit_rate);
+        let sending = Sending { names: &names, force, limit_rate, by_itself: false };
+        remote_history::send(&store, &named, sending, &context.meter)?
+    };
     let size = format::size(report.bytes);
     let objects = format::plural(report.objects, "object");
     let line = if args.transfer.dry_run {
@@ -71,27 +66,6 @@ pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<()> {
         unchanged: report.unchanged,
     };
     Ok(context.printer.data(&outcome, &[line])?)
-}
-
-/// What shall be pushed: those that were named, or every thread and tag.
-fn chosen(store: &Store, named: &Named, args: &PushArgs) -> Result<Vec<Pushed>> {
-    let refs = store.refs();
-    let names = if args.names.is_empty() {
-        let all = [Thread::PREFIX, Tag::PREFIX].map(|prefix| refs.list(prefix));
-        let mut names = Vec::new();
-        for list in all {
-            names.extend(list?.into_iter().map(|(name, _)| name));
-        }
-        names
-    } else {
-        refs_of(&args.names, &|name| Ok(refs.get(name)?.is_some()))?
-    };
-    let one = |name: String| {
-        let target = refs.get(&name)?.ok_or_else(|| CliError::RevisionNotFound { revision: name.clone() })?;
-        let seen = refs.get(&format!("{}/{name}", named.tracking()))?;
-        Ok(Pushed { name, target, seen, force: args.transfer.force })
-    };
-    names.into_iter().map(one).collect()
 }
 
 /// Asks whether snapshots may lie there as they are. Where nobody can be asked, the answer is no.
