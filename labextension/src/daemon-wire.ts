@@ -77,6 +77,12 @@ export type CellNote = {
 /** How something differs. */
 export type Change = 'added' | 'removed' | 'changed';
 
+/** `POST /v1/commits/{id}/check`. */
+export type CheckRequest = {
+  /** Directories that lie at another place here, as for a branch. */
+  map?: MappedDirectory[];
+};
+
 /** A process tree was written to a directory. */
 export type CheckpointOutcome = {
   /** The directory with the images. */
@@ -423,6 +429,16 @@ export type ForgetRequest = {
   force?: boolean;
 };
 
+/** Data was let go of that a remote has, too. */
+export type FreeLocalOutcome = {
+  /** The remote's name. */
+  remote: string;
+  /** How many snapshots have their data only there now. */
+  snapshots: number;
+  /** How much less the store takes. */
+  freed_bytes: number;
+};
+
 /** The answer of `POST /v1/sessions/{id}/give-up`. */
 export type GaveUp = {
   /**
@@ -501,7 +517,9 @@ export type JobKind =
   | 'restore'
   | 'forget'
   | 'gc'
-  | 'copy_out';
+  | 'copy_out'
+  | 'push'
+  | 'free_local';
 
 /** What came of a job. */
 export type JobResult =
@@ -542,6 +560,12 @@ export type JobResult =
   }
   | CopyOutOutcome & {
     type: 'copy_out';
+  }
+  | PushOutcome & {
+    type: 'push';
+  }
+  | FreeLocalOutcome & {
+    type: 'free_local';
   };
 
 /** How far a job is. */
@@ -640,6 +664,28 @@ export type ProcessDiff = {
   name: string;
   /** How the two snapshots differ in it. */
   change: Change;
+};
+
+/** Threads and tags were sent to a remote. */
+export type PushOutcome = {
+  /** The remote's name. */
+  remote: string;
+  /** How many objects it lacked. */
+  objects: number;
+  /** How much was sent. */
+  bytes: number;
+  /** The threads and tags that moved there: `threads/main`. */
+  moved: string[];
+};
+
+/** The remote that is pushed to by itself, as `GET /v1/store` shows it. */
+export type RemoteView = {
+  /** Its name. */
+  name: string;
+  /** When the last push ended, well or not; `null` if there was none. */
+  last_push?: string | null;
+  /** Why it failed, if it did. */
+  failed?: string | null;
 };
 
 /** `POST /v1/sessions/{id}/restart`. */
@@ -1058,6 +1104,8 @@ export type StoreView = {
   used_bytes?: number | null;
   /** What it may take: `store_budget` of the settings, or half of what it takes and what is free. */
   allowed_bytes?: number | null;
+  /** The remote that snapshots are pushed to by themselves; `null` if they are not. */
+  remote?: RemoteView | null;
 };
 
 /** A session was put to sleep. */

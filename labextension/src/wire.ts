@@ -116,6 +116,8 @@ export type Offer = {
 export type StoreAnswer = {
   used_bytes: number | null;
   allowed_bytes: number | null;
+  /** The remote that snapshots are pushed to by themselves. */
+  remote: Daemon.RemoteView | null;
 };
 
 /** The answer of `GET status`. */

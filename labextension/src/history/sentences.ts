@@ -164,6 +164,15 @@ export function facts(
         : size(commit.bytes)
     ],
     [
+      trans.__('Kept'),
+      commit.elsewhere
+        ? trans.__(
+            'only in %1; restoring it reads it from there',
+            commit.elsewhere
+          )
+        : null
+    ],
+    [
       trans.__('Memory'),
       typeof commit.memory_bytes === 'number' ? size(commit.memory_bytes) : null
     ],

@@ -147,10 +147,17 @@ describe('an open card', () => {
     now: new Date(),
     openMenu: () => undefined
   };
-  const open = (paired: CommitView | null = null) =>
+  const open = (
+    paired: CommitView | null = null,
+    more: Partial<CommitView> = {}
+  ) =>
     renderToStaticMarkup(
       <Details
-        commit={commit('a', [], { id: 'a'.repeat(40), frozen_us: 42_000 })}
+        commit={commit('a', [], {
+          id: 'a'.repeat(40),
+          frozen_us: 42_000,
+          ...more
+        })}
         scene={scene}
         paired={paired}
         onMeasure={() => undefined}
@@ -167,6 +174,11 @@ describe('an open card', () => {
     assert.match(drawn, /42 ms/);
     assert.match(drawn, /<details [^>]*><summary>Details<\/summary>.*a{40}/);
     assert.doesNotMatch(drawn.split('<details')[0], /a{10}/);
+  });
+
+  it('says where it is kept if it is not here', () => {
+    assert.match(open(null, { elsewhere: 'origin' }), /only in origin;/);
+    assert.doesNotMatch(open(), /Kept/);
   });
 
   it('has no kernel to go back to if it has files alone', () => {

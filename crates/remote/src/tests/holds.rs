@@ -98,7 +98,7 @@ fn what_was_fetched_back_is_here() {
     let first = here.note("threads/main", "first", 20, None);
     push(&remote, "threads/main", first).unwrap();
     here.store.let_go(&[first], "origin", &Notes, &GcOptions::default(), &Silent).unwrap();
-    assert!(chunk(&here, "first", 3).is_err());
+    chunk(&here, "first", 3).unwrap_err();
     remote.fetch(&super::transfer::everything(), &Notes, &Silent).unwrap();
     assert!(here.store.elsewhere().unwrap().is_empty());
     assert_eq!(chunk(&here, "first", 3).unwrap(), noise("first 3", 3000));

@@ -15,7 +15,7 @@ NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 async def test_the_room_that_histories_take(extension, rest):
-    assert await rest("GET", "store") == (200, {"used_bytes": 1200, "allowed_bytes": 4600})
+    assert await rest("GET", "store") == (200, {"used_bytes": 1200, "allowed_bytes": 4600, "remote": None})
 
 
 async def test_status_and_doctor(extension, rest, daemon):

@@ -33,12 +33,12 @@ class DoctorHandler(Handler):
 
 
 class StoreHandler(Handler):
-    """How much room all histories of this user take, and may take."""
+    """How much room all histories of this user take, and may take, and what is pushed elsewhere."""
 
     @answers
     async def get(self) -> Any:
         store = await self.daemon.get("/v1/store")
-        return {name: store.get(name) for name in ("used_bytes", "allowed_bytes")}
+        return {name: store.get(name) for name in ("used_bytes", "allowed_bytes", "remote")}
 
 
 class PolicyHandler(Handler):
