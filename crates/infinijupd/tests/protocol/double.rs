@@ -217,7 +217,7 @@ impl Backend for Double {
     }
 
     fn store(&self) -> Outcome<StoreView> {
-        Ok(StoreView { path: "/the/store".into(), used_bytes: Some(5), allowed_bytes: Some(9) })
+        Ok(StoreView { path: "/the/store".into(), used_bytes: Some(5), allowed_bytes: Some(9), remote: None })
     }
 
     fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {
