@@ -13,6 +13,8 @@ pub(super) struct Traffic {
     pub(super) puts: u64,
     /// Puts whose condition did not hold.
     pub(super) refused: u64,
+    /// Puts of `root` that were done.
+    pub(super) roots: u64,
     pub(super) lists: u64,
     pub(super) deletes: u64,
     pub(super) bytes_down: u64,
@@ -33,6 +35,7 @@ impl std::ops::Sub for Traffic {
             gets: self.gets - before.gets,
             puts: self.puts - before.puts,
             refused: self.refused - before.refused,
+            roots: self.roots - before.roots,
             lists: self.lists - before.lists,
             deletes: self.deletes - before.deletes,
             bytes_down: self.bytes_down - before.bytes_down,
@@ -48,6 +51,7 @@ pub(super) struct Counted {
     gets: AtomicU64,
     puts: AtomicU64,
     refused: AtomicU64,
+    roots: AtomicU64,
     lists: AtomicU64,
     deletes: AtomicU64,
     bytes_down: AtomicU64,
@@ -62,6 +66,7 @@ impl Counted {
             gets: zero(),
             puts: zero(),
             refused: zero(),
+            roots: zero(),
             lists: zero(),
             deletes: zero(),
             bytes_down: zero(),
@@ -75,6 +80,7 @@ impl Counted {
             gets: of(&self.gets),
             puts: of(&self.puts),
             refused: of(&self.refused),
+            roots: of(&self.roots),
             lists: of(&self.lists),
             deletes: of(&self.deletes),
             bytes_down: of(&self.bytes_down),
@@ -113,6 +119,7 @@ impl Objects for Counted {
         add(&self.bytes_up, bytes.len() as u64);
         let answer = self.inner.put(key, bytes, condition)?;
         add(&self.refused, u64::from(answer == Put::Refused));
+        add(&self.roots, u64::from(answer != Put::Refused && key == "root"));
         Ok(answer)
     }
 

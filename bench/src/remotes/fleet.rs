@@ -52,8 +52,12 @@ struct Said {
     /// When half of the members were done.
     median_s: f64,
     requests_mean: f64,
+    requests_median: f64,
+    /// Of one that led: it reads the leases of all.
     requests_worst: u64,
+    /// Conditional puts that were refused.
     conflicts: u64,
+    root_changes: u64,
     /// Pushes that failed and were made again.
     failed: u64,
     mb_down: f64,
@@ -83,6 +87,7 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
     let last = fleets.last().context("there is no fleet")?;
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let failed = fleets.iter().map(|fleet| fleet.failed).sum::<u64>() as f64;
+    let changes = crate::measure::ratio(last.root_changes, last.members as u64);
     Ok(Report {
         name: "fleet",
         bars: vec![
@@ -92,6 +97,13 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
                 last.requests_mean,
                 "requests",
                 40.0,
+            ),
+            Bar::at_most(
+                Sort::Count,
+                "changes of root for each member of the largest fleet",
+                changes,
+                "changes",
+                0.5,
             ),
             Bar::at_most(Sort::Count, "pushes that had to be made again", failed, "pushes", 0.0),
         ],
@@ -153,14 +165,18 @@ pub(crate) fn members_as_told(mut told: impl Read) -> Result<String> {
     let sum = |of: fn(&Traffic) -> u64| traffic.iter().map(of).sum::<u64>();
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let mean = sum(Traffic::requests) as f64 / told.members as f64;
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let requests: Vec<f64> = traffic.iter().map(|traffic| traffic.requests() as f64).collect();
     let said = Said {
         members: told.members,
         last_thread_s: round(last_thread_s),
         last_ref_s: round(last_ref_s),
         median_s: round(median(&times)),
         requests_mean: round(mean),
+        requests_median: round(median(&requests)),
         requests_worst: traffic.iter().map(Traffic::requests).max().unwrap_or(0),
         conflicts: sum(|traffic| traffic.refused),
+        root_changes: sum(|traffic| traffic.roots),
         failed,
         mb_down: round(gb(sum(|traffic| traffic.bytes_down)) * 1e3),
         mb_up: round(gb(sum(|traffic| traffic.bytes_up)) * 1e3),

@@ -4,8 +4,11 @@
 //! safe is the order in which a writer works: it reads what it is going to change, *then* renews, then changes it under the condition that it
 //! is as it was read. The collection revokes, *then* touches everything that the writer has announced. Whichever of the two comes
 //! first, the other one sees it. See `docs/format-remote.md`.
+//!
+//! A lease is also where a writer offers what it has to publish, so that others do it (see `group`): there it is fenced like everything else that
+//! the writer does.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cas_core::IdHasher;
@@ -13,12 +16,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::{Bucket, Found, Statement};
 use crate::error::{RemoteError, Result};
+use crate::offer::Offer;
+use crate::parallel;
 use crate::token::Token;
 
 /// A lease that was not renewed for so long may be revoked.
 pub const LEASE_TIME: Duration = Duration::from_secs(600);
 /// A writer that is busy with other things renews this often.
 const RENEW: Duration = Duration::from_secs(60);
+/// So many leases are read at a time.
+const READERS: usize = 32;
 
 /// What a lease says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,6 +38,19 @@ pub(crate) struct LeaseBody {
     /// When it was renewed, by the writer's clock, in seconds since 1970.
     pub(crate) renewed: u64,
     pub(crate) revoked: bool,
+    /// What others shall publish for the writer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) offer: Option<Offer>,
+    /// The writer merges segments, so others need not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) merging: bool,
+}
+
+impl LeaseBody {
+    /// Whether it was renewed not long ago, if clocks are right.
+    pub(crate) fn is_fresh(&self) -> bool {
+        now().abs_diff(self.renewed) < LEASE_TIME.as_secs()
+    }
 }
 
 impl Statement for LeaseBody {
@@ -44,7 +64,17 @@ pub(crate) struct Lease<'a> {
     bucket: &'a Bucket,
     hasher: &'a IdHasher,
     key: String,
-    held: Mutex<(Found<LeaseBody>, Instant)>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// As it was put last.
+    found: Found<LeaseBody>,
+    renewed: Instant,
+    /// What was offered and not seen to be taken up.
+    offer: Option<Offer>,
+    merging: bool,
 }
 
 impl<'a> Lease<'a> {
@@ -57,20 +87,43 @@ impl<'a> Lease<'a> {
     ) -> Result<Self> {
         let writer = Token::random()?;
         let key = format!("leases/{writer}");
-        let body = LeaseBody { writer, generation, refs, renewed: now(), revoked: false };
+        let body = LeaseBody {
+            writer,
+            generation,
+            refs,
+            renewed: now(),
+            revoked: false,
+            offer: None,
+            merging: false,
+        };
         let found = bucket.replace(hasher, &key, None, &body)?.ok_or(RemoteError::LeaseLost)?;
-        Ok(Self { bucket, hasher, key, held: Mutex::new((found, Instant::now())) })
+        let held = Held { found, renewed: Instant::now(), offer: None, merging: false };
+        Ok(Self { bucket, hasher, key, held: Mutex::new(held) })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose it is.
+    pub(crate) fn writer(&self) -> Token {
+        self.held().found.body().writer
     }
 
     /// Renews it. [`RemoteError::LeaseLost`]: it was revoked, and nothing may be written under it any more.
     pub(crate) fn renew(&self) -> Result<()> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let body = LeaseBody { renewed: now(), ..held.0.body().clone() };
-        let renewed = self.bucket.replace(self.hasher, &self.key, Some(&held.0), &body)?;
+        let mut held = self.held();
+        let body = LeaseBody {
+            renewed: now(),
+            offer: held.offer.clone(),
+            merging: held.merging,
+            ..held.found.body().clone()
+        };
+        let renewed = self.bucket.replace(self.hasher, &self.key, Some(&held.found), &body)?;
         match renewed {
             // Settled by reading back: it may have been revoked right after.
             Some(found) if !found.body().revoked => {
-                *held = (found, Instant::now());
+                (held.found, held.renewed) = (found, Instant::now());
                 Ok(())
             }
             _ => Err(RemoteError::LeaseLost),
@@ -79,8 +132,33 @@ impl<'a> Lease<'a> {
 
     /// Renews it if that was not done for a while.
     pub(crate) fn keep(&self) -> Result<()> {
-        let age = self.held.lock().unwrap_or_else(PoisonError::into_inner).1.elapsed();
+        let age = self.held().renewed.elapsed();
         if age < RENEW { Ok(()) } else { self.renew() }
+    }
+
+    /// Renews it with an offer. From then on anybody may take that up.
+    pub(crate) fn offer(&self, offer: &Offer) -> Result<()> {
+        self.held().offer = Some(offer.clone());
+        self.renew()
+    }
+
+    /// The offer was taken up. The next renewal takes it out of the lease.
+    pub(crate) fn settle(&self) {
+        self.held().offer = None;
+    }
+
+    /// Whether there is an offer that may be taken up at any time.
+    pub(crate) fn has_offer(&self) -> bool {
+        self.held().offer.is_some()
+    }
+
+    /// What the next renewal says about merging.
+    pub(crate) fn set_merging(&self, merging: bool) {
+        self.held().merging = merging;
+    }
+
+    pub(crate) fn is_merging(&self) -> bool {
+        self.held().merging
     }
 
     /// Whether it lies there.
@@ -88,21 +166,47 @@ impl<'a> Lease<'a> {
         self.key == key
     }
 
-    /// Gives it back. Only if no request is under way any more.
+    /// Gives it back. Only if no request is under way any more. With an offer that was not settled it stays: somebody may have read it, and
+    /// their change of `root` may be on its way. A collection settles that.
     pub(crate) fn end(self) -> Result<()> {
-        self.bucket.delete(&self.key)
+        if self.has_offer() { Ok(()) } else { self.bucket.delete(&self.key) }
     }
 }
 
-/// All leases that are there. One that cannot be read stops whoever asks: its writer may be alive.
-pub(crate) fn list(bucket: &Bucket, hasher: &IdHasher) -> Result<Vec<(String, Found<LeaseBody>)>> {
-    let mut leases = Vec::new();
-    for listed in bucket.list("leases/")? {
-        if let Some(found) = bucket.read::<LeaseBody>(hasher, &listed.key)? {
-            leases.push((listed.key, found));
+/// Where all leases lie that are there.
+pub(crate) fn keys(bucket: &Bucket) -> Result<Vec<String>> {
+    Ok(bucket.list("leases/")?.into_iter().map(|listed| listed.key).collect())
+}
+
+/// A lease, and where it lies.
+type Placed = (String, Found<LeaseBody>);
+
+/// Reads leases, and says what is wrong with those that cannot be read.
+pub(crate) fn read(
+    bucket: &Bucket,
+    hasher: &IdHasher,
+    keys: &[String],
+) -> Result<(Vec<Placed>, Option<RemoteError>)> {
+    let found = Mutex::new((Vec::new(), None));
+    parallel::each(READERS, keys, &|key| {
+        let read = bucket.read::<LeaseBody>(hasher, key);
+        let (leases, broken) = &mut *found.lock().unwrap_or_else(PoisonError::into_inner);
+        match read {
+            Ok(lease) => leases.extend(lease.map(|lease| (key.clone(), lease))),
+            Err(error @ RemoteError::Damaged { .. }) => *broken = Some(error),
+            Err(error) => return Err(error),
         }
-    }
-    Ok(leases)
+        Ok(())
+    })?;
+    let (mut leases, broken) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    leases.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    Ok((leases, broken))
+}
+
+/// All leases that are there. One that cannot be read stops whoever asks: its writer may be alive.
+pub(crate) fn list(bucket: &Bucket, hasher: &IdHasher) -> Result<Vec<Placed>> {
+    let (leases, broken) = read(bucket, hasher, &keys(bucket)?)?;
+    broken.map_or(Ok(leases), Err)
 }
 
 /// Seconds since 1970.

@@ -15,12 +15,14 @@ mod credentials;
 mod error;
 mod fetch;
 mod gc;
+mod group;
 mod holds;
 mod index;
 mod keys;
 mod last;
 mod lease;
 mod names;
+mod offer;
 mod parallel;
 mod publish;
 mod push;
@@ -35,6 +37,7 @@ mod tests;
 #[cfg(feature = "s3")]
 mod through;
 mod token;
+mod turn;
 mod verify;
 mod walk;
 

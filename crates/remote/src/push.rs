@@ -107,8 +107,13 @@ impl Remote {
         let names = pushed.iter().map(|one| one.name.clone()).collect();
         let lease = Lease::take(&self.bucket, self.hasher(), generation, names)?;
         let done = self.push_under(&lease, pushed, above, progress);
+        // What was asked for is done, whatever becomes of this.
+        let tidied = if done.is_ok() { self.tidy(&lease).map(drop) } else { Ok(()) };
+        if let Err(error) = &tidied {
+            tracing::debug!(%error, "segments are merged by somebody else");
+        }
         // A request may be under way still: then the lease stays, and a collection settles it.
-        if !done.as_ref().is_err_and(RemoteError::is_open) {
+        if !done.as_ref().is_err_and(RemoteError::is_open) && !tidied.is_err_and(|error| error.is_open()) {
             let ended = lease.end();
             if let Err(error) = ended {
                 tracing::debug!(%error, "the lease stays until a collection takes it away");
@@ -181,7 +186,7 @@ impl Remote {
             }
         }
         let begun = Instant::now();
-        let sent = Mutex::new((Vec::<IndexEntry>::new(), begun));
+        let sent = Mutex::new(Sent { entries: Vec::new(), published: begun, publishing: false });
         parallel::each(IN_FLIGHT, &packs, &|(class, ids)| {
             lease.keep()?;
             let parcel = self.fill(*class, ids)?;
@@ -190,18 +195,23 @@ impl Remote {
             let new = entries_of(&parcel)?;
             drop(parcel);
             let due = {
-                let (entries, last) = &mut *sent.lock().unwrap_or_else(PoisonError::into_inner);
-                entries.extend(new);
-                if last.elapsed() < (begun.elapsed() / 4).clamp(PUBLISH_EARLIEST, PUBLISH_LATEST) {
+                let sent = &mut *sent.lock().unwrap_or_else(PoisonError::into_inner);
+                sent.entries.extend(new);
+                let wait = (begun.elapsed() / 4).clamp(PUBLISH_EARLIEST, PUBLISH_LATEST);
+                if sent.publishing || sent.published.elapsed() < wait {
                     return Ok(());
                 }
-                *last = Instant::now();
-                std::mem::take(entries)
+                sent.publishing = true;
+                std::mem::take(&mut sent.entries)
             };
             // The others go on sending meanwhile.
-            self.publish(lease, due).map(drop)
+            self.publish(lease, due)?;
+            self.tidy(lease)?;
+            let sent = &mut *sent.lock().unwrap_or_else(PoisonError::into_inner);
+            (sent.publishing, sent.published) = (false, Instant::now());
+            Ok(())
         })?;
-        self.publish(lease, sent.into_inner().unwrap_or_else(PoisonError::into_inner).0)?;
+        self.publish(lease, sent.into_inner().unwrap_or_else(PoisonError::into_inner).entries)?;
         Ok(packs.len() as u64)
     }
 
@@ -248,6 +258,15 @@ impl Remote {
             })?;
         Ok(matches!(changed, Changed::Set(_)))
     }
+}
+
+/// What was sent and not published yet.
+struct Sent {
+    entries: Vec<IndexEntry>,
+    /// When something was published last.
+    published: Instant,
+    /// One thread does it now.
+    publishing: bool,
 }
 
 /// What must be sent.

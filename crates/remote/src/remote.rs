@@ -89,7 +89,7 @@ impl Remote {
 
     /// `root`, as it is now.
     pub(crate) fn root(&self) -> Result<Root> {
-        Root::read(&self.bucket, self.hasher())
+        Ok(Root::read(&self.bucket, self.hasher())?.body().clone())
     }
 
     /// What there is now. Reads `root`, and nothing else.

@@ -37,6 +37,7 @@ impl Remote {
         }
         copies.finish()?;
         self.publish(own, copies.entries)?;
+        self.tidy(own)?;
         Ok(copies.bytes)
     }
 }

@@ -6,13 +6,15 @@ use cas_core::IdHasher;
 use cas_core::archive::domain;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Bucket, Statement};
+use crate::bucket::{Bucket, Found, Statement};
 use crate::error::{RemoteError, Result};
 use crate::index::SegmentRef;
 use crate::token::Token;
 
-/// The version of the format that is written.
-pub(crate) const VERSION: u32 = 1;
+/// The highest version of the format that is known.
+pub(crate) const VERSION: u32 = 2;
+/// The one of a remote in which no offer was ever taken up.
+const WITHOUT_OFFERS: u32 = 1;
 /// Where it lies.
 pub(crate) const ROOT: &str = "root";
 
@@ -29,6 +31,9 @@ pub(crate) struct Root {
     pub(crate) segments: Vec<SegmentRef>,
     /// What is given up, and will be deleted.
     pub(crate) condemned: Vec<Condemned>,
+    /// Offers that were taken up and may still be in a lease.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) taken: Vec<Token>,
 }
 
 /// Something that will be deleted.
@@ -49,20 +54,21 @@ impl Statement for Root {
 impl Root {
     pub(crate) fn new(domain: &[u8; 32], sealed: bool) -> Self {
         Self {
-            version: VERSION,
+            version: WITHOUT_OFFERS,
             domain: cas_core::id::hex(domain),
             sealed,
             generation: 1,
             segments: Vec::new(),
             condemned: Vec::new(),
+            taken: Vec::new(),
         }
     }
 
     /// What lies there now, compared with the secret of whoever asks.
-    pub(crate) fn read(bucket: &Bucket, hasher: &IdHasher) -> Result<Self> {
+    pub(crate) fn read(bucket: &Bucket, hasher: &IdHasher) -> Result<Found<Self>> {
         let domain = cas_core::id::hex(&domain(hasher));
         let found = match bucket.read::<Self>(hasher, ROOT) {
-            Ok(found) => found.ok_or(RemoteError::NotARemote)?.body().clone(),
+            Ok(found) => found.ok_or(RemoteError::NotARemote)?,
             // Made with another secret, it cannot fit its seal. That is no damage, and must be said first.
             Err(error @ RemoteError::Damaged { .. }) => {
                 let Some((bytes, _)) = bucket.get(ROOT, Self::LIMIT)? else { return Err(error) };
@@ -70,16 +76,23 @@ impl Root {
             }
             Err(error) => return Err(error),
         };
-        if found.version != VERSION {
-            return Err(RemoteError::TooNew { found: found.version, supported: VERSION });
+        let root = found.body();
+        root.check_version()?;
+        if root.domain != domain {
+            return Err(RemoteError::OtherDomain { sealed: root.sealed });
         }
-        if found.domain != domain {
-            return Err(RemoteError::OtherDomain { sealed: found.sealed });
-        }
-        for segment in &found.segments {
+        for segment in &root.segments {
             segment.check().map_err(|detail| RemoteError::damaged(ROOT, detail))?;
         }
         Ok(found)
+    }
+
+    /// Whether we know everything that it may say. Whoever does not must not write it, either.
+    pub(crate) fn check_version(&self) -> Result<()> {
+        if (WITHOUT_OFFERS..=VERSION).contains(&self.version) {
+            return Ok(());
+        }
+        Err(RemoteError::TooNew { found: self.version, supported: VERSION })
     }
 
     /// The packs that nobody may rely on any more.

@@ -88,11 +88,14 @@ impl Default for Patience {
 impl Patience {
     pub(crate) fn wait(&self, attempt: u32) {
         let factor = 1u32.checked_shl(attempt.min(10)).unwrap_or(1);
-        let pause = self.pause.saturating_mul(factor).min(Duration::from_secs(10));
-        // Not all at the same time: half of the pause is fixed, half is drawn.
-        let drawn = getrandom::u32().unwrap_or(0) % 1000;
-        std::thread::sleep(pause / 2 + pause / 2 * drawn / 1000);
+        sleep(self.pause.saturating_mul(factor).min(Duration::from_secs(10)));
     }
+}
+
+/// Sleeps at most so long. Not all for the same time: half of it is fixed, half is drawn.
+pub(crate) fn sleep(pause: Duration) {
+    let drawn = getrandom::u32().unwrap_or(0) % 1000;
+    std::thread::sleep(pause / 2 + pause / 2 * drawn / 1000);
 }
 
 /// A server, with patience.

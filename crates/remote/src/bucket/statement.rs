@@ -52,6 +52,11 @@ impl<T> Found<T> {
     pub(crate) fn body(&self) -> &T {
         &self.stamped.body
     }
+
+    /// Which put wrote it.
+    pub(crate) fn write(&self) -> Token {
+        self.stamped.write
+    }
 }
 
 /// What shall become of a statement.

@@ -71,6 +71,23 @@ impl IndexEntry {
     }
 }
 
+/// Entries as text, for small objects.
+pub(crate) fn to_hex(entries: &[IndexEntry]) -> String {
+    let mut bytes = Vec::with_capacity(entries.len() * ENTRY);
+    entries.iter().for_each(|entry| entry.encode(&mut bytes));
+    cas_core::id::hex(&bytes)
+}
+
+/// Reads them back. `Err` is a sentence.
+pub(crate) fn from_hex(text: &str) -> Result<Vec<IndexEntry>, String> {
+    let bytes = cas_core::id::unhex(text).ok_or("has entries that are not hex")?;
+    let (entries, rest) = bytes.as_chunks::<ENTRY>();
+    if !rest.is_empty() {
+        return Err("has a part of an entry".to_owned());
+    }
+    entries.iter().map(IndexEntry::parse).collect()
+}
+
 pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);

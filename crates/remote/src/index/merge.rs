@@ -2,7 +2,8 @@
 //!
 //! What one push or one merge writes is a *run*: segments that follow each other in the order of ids. A run has a level by its number of
 //! entries. Twelve runs of a level are merged into one, which is about twelve times as large, so an entry is written once for each level that
-//! it passes through, and no more once it is in a run of the last level: there merging would cost more than looking does.
+//! it passes through, and no more once it is in a run of the last level: there merging would cost more than looking does. Of very many runs,
+//! which a large group of writers leaves, some are merged at a time, so that one of them does not work for all for long.
 //!
 //! Inputs are read some blocks at a time and outputs are written when they are full, so memory does not grow with the index.
 
@@ -17,6 +18,8 @@ use crate::token::Token;
 const FAN: usize = 12;
 /// A run of this many entries is of level 1, 2, 3, 4. The last ones stay as they are.
 const LEVELS: [usize; 4] = [1_700, 20_000, 250_000, 3_000_000];
+/// When runs have so many entries together, no more are merged with them.
+const ENOUGH: usize = 12_000_000;
 
 /// The level of a run with so many entries.
 pub(crate) fn level_of(entries: usize) -> u32 {
@@ -34,7 +37,13 @@ pub(crate) fn due(segments: &[SegmentRef]) -> Option<Vec<SegmentRef>> {
     let unfinished = segments.iter().filter(|segment| (segment.level as usize) < LEVELS.len());
     unfinished.for_each(|segment| levels.entry(segment.level).or_default().push(segment));
     let level = levels.values().find(|of_level| runs(of_level) >= FAN)?;
-    Some(level.iter().map(|segment| (*segment).clone()).collect())
+    let mut entries = 0;
+    let fits = |segment: &&&SegmentRef| {
+        let before = entries;
+        entries += segment.entries as usize;
+        before < ENOUGH
+    };
+    Some(level.iter().take_while(fits).map(|segment| (*segment).clone()).collect())
 }
 
 /// How many runs these segments are parts of. The parts of a long run are at least half full, and do not overlap.

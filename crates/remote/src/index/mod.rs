@@ -22,8 +22,8 @@ use crate::error::{RemoteError, Result};
 use crate::token::Token;
 
 pub(crate) use cache::TailCache;
-pub(crate) use entry::MAX_STORED;
 pub use entry::{IndexEntry, ShortId};
+pub(crate) use entry::{MAX_STORED, from_hex, to_hex};
 pub(crate) use merge::{due, level_of, merge, part_of, without};
 use segment::PER_SEGMENT;
 pub(crate) use segment::encode;

@@ -128,6 +128,9 @@ fn twelve_runs_are_merged_whatever_they_are_made_of() {
     assert_eq!(due(&long(3)).unwrap().len(), 24);
     // Those of the last level stay.
     assert!(due(&long(4)).is_none());
+    // Of very many, some.
+    let crowd: Vec<_> = (0..500).map(|_| segment(2, 160_000, 0, 255)).collect();
+    assert_eq!(due(&crowd).unwrap().len(), 75);
 }
 
 #[test]

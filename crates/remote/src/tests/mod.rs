@@ -5,6 +5,7 @@
 mod collection;
 mod faults;
 mod faulty;
+mod groups;
 mod holds;
 mod hostile;
 mod keys;
