@@ -9,7 +9,7 @@
 //! once: `root` remembers it for as long as a lease may have it. See `docs/format-remote.md`.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cas_core::StoreError;
 
@@ -63,7 +63,9 @@ impl Remote {
         sleep(pace / 2);
         let mut changes = 0;
         while changes < CHANGES {
+            let asked = Instant::now();
             let root = Root::read(&self.bucket, self.hasher())?;
+            let took = asked.elapsed();
             if let Some(done) = seen_in(root.body(), lease, offer) {
                 return Ok(done);
             }
@@ -78,7 +80,8 @@ impl Remote {
                 }
             }
             lease.keep()?;
-            sleep(pace);
+            // A server that is slow has too much to do: then those who wait must not be in the way of the one who leads.
+            sleep(took.saturating_mul(10).clamp(pace, pace.max(self.bucket.patience.pause * 300)));
         }
         Err(RemoteError::Contended { key: ROOT.to_owned() })
     }

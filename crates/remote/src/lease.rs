@@ -25,7 +25,7 @@ pub const LEASE_TIME: Duration = Duration::from_secs(600);
 /// A writer that is busy with other things renews this often.
 const RENEW: Duration = Duration::from_secs(60);
 /// So many leases are read at a time.
-const READERS: usize = 32;
+const READERS: usize = 64;
 
 /// What a lease says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
