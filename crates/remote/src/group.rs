@@ -1,8 +1,8 @@
 //! Committing in groups: many writers, one change of `root`.
 //!
-//! `root` takes a change at a time, about one a second. So a writer that is not alone does not change it by itself. It puts what it has to publish
-//! into its lease, as an *offer*, and waits until a `root` says that the offer was taken up. One of those who wait has the turn: it reads all
-//! leases, and takes up every offer that it finds, with one change. If it dies, another one has the next turn.
+//! `root` takes a change at a time, about one a second. So of many writers one has the turn to change it. The others put what they have to publish
+//! into their leases, as *offers*, and wait until a `root` says that these were taken up. The one who has the turn reads all leases, and takes up
+//! every offer that it finds, with one change. If it dies, another one has the next turn.
 //!
 //! What makes it safe is the order, the same as for a change by oneself: read `root`, *then* the leases, then put `root` if it is as it was
 //! read. A collection that revokes a lease puts `root` afterwards. Whichever comes first, the other one sees it. And an offer is taken up
@@ -21,7 +21,7 @@ use crate::offer::Offer;
 use crate::publish::bytes_of;
 use crate::remote::Remote;
 use crate::root::{ROOT, Root, VERSION};
-use crate::turn::Watch;
+use crate::turn::{Turn, Watch};
 
 /// So many offers are taken up at a time at most. The others are for the next one.
 const AT_A_TIME: usize = 4096;
@@ -51,17 +51,9 @@ struct Others {
 impl Remote {
     /// Publishes what is offered, alone or with others, whoever does it. Returns how many bytes of segments we wrote for it.
     pub(crate) fn commit(&self, lease: &Lease<'_>, offer: &Offer) -> Result<u64> {
-        let look = self.look(lease)?;
-        let pace = self.pace(look.others.len());
-        let mut watch = Watch::new(look.root.write());
-        if look.others.is_empty()
-            && let Some(done) = self.take_up(lease, offer, &look)?
-        {
-            return Ok(done);
-        }
-        lease.offer(offer)?;
-        sleep(pace / 2);
-        let mut changes = 0;
+        let shortest = self.pace(0);
+        let (mut pause, mut changes) = (shortest, 0);
+        let mut watch: Option<Watch> = None;
         while changes < CHANGES {
             let asked = Instant::now();
             let root = Root::read(&self.bucket, self.hasher())?;
@@ -69,19 +61,28 @@ impl Remote {
             if let Some(done) = seen_in(root.body(), lease, offer) {
                 return Ok(done);
             }
-            changes += u32::from(watch.see(root.write()));
-            if watch.should_ask(pace * STALL) {
-                changes += 1;
-                if self.take_turn(&mut watch, lease.writer())? {
-                    if let Some(done) = self.lead(lease, offer, &watch, pace)? {
-                        return Ok(done);
-                    }
-                    continue;
+            let watch = match &mut watch {
+                Some(watch) if watch.root == root.write() => watch,
+                other => {
+                    changes += 1;
+                    other.insert(Watch::new(root.write()))
                 }
+            };
+            if watch.should_ask(self.pace(watch.leases) * STALL) {
+                changes += 1;
+                if let Some(turn) = self.take_turn(watch, lease.writer())?
+                    && let Some(done) = self.lead(lease, offer, &turn, watch.since, root)?
+                {
+                    return Ok(done);
+                }
+            }
+            if !lease.has_offer() {
+                lease.offer(offer)?;
             }
             lease.keep()?;
             // A server that is slow has too much to do: then those who wait must not be in the way of the one who leads.
-            sleep(took.saturating_mul(10).clamp(pace, pace.max(self.bucket.patience.pause * 300)));
+            sleep(pause.max(took.saturating_mul(10)).min(shortest * 60));
+            pause = (pause * 2).min(shortest * 8);
         }
         Err(RemoteError::Contended { key: ROOT.to_owned() })
     }
@@ -93,22 +94,36 @@ impl Remote {
         reading.clamp(pause * 5, pause * 100)
     }
 
-    fn look(&self, lease: &Lease<'_>) -> Result<Look> {
-        let root = Root::read(&self.bucket, self.hasher())?;
+    fn look(&self, lease: &Lease<'_>, root: Found<Root>) -> Result<Look> {
         let mut others = lease::keys(&self.bucket)?;
         others.retain(|key| !lease.is(key));
         Ok(Look { root, others })
     }
 
     /// Does what the one who has the turn does. `None`: somebody else has changed `root`.
-    fn lead(&self, lease: &Lease<'_>, offer: &Offer, watch: &Watch, pace: Duration) -> Result<Option<u64>> {
-        std::thread::sleep(pace.saturating_sub(watch.since.elapsed()));
-        let look = self.look(lease)?;
-        if let Some(done) = seen_in(look.root.body(), lease, offer) {
-            return Ok(Some(done));
-        }
-        if look.root.write() != watch.root {
-            return Ok(None);
+    fn lead(
+        &self,
+        lease: &Lease<'_>,
+        offer: &Offer,
+        turn: &Turn,
+        since: Instant,
+        root: Found<Root>,
+    ) -> Result<Option<u64>> {
+        let mut look = self.look(lease, root)?;
+        if !look.others.is_empty() {
+            let pace = self.pace(look.others.len());
+            if pace > self.pace(0) {
+                self.prolong(turn, look.others.len())?;
+            }
+            std::thread::sleep(pace.saturating_sub(since.elapsed()));
+            let root = Root::read(&self.bucket, self.hasher())?;
+            if let Some(done) = seen_in(root.body(), lease, offer) {
+                return Ok(Some(done));
+            }
+            if root.write() != look.root.write() {
+                return Ok(None);
+            }
+            look = self.look(lease, root)?;
         }
         self.take_up(lease, offer, &look)
     }

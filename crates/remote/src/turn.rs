@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::Statement;
+use crate::bucket::{Found, Statement};
 use crate::error::{RemoteError, Result};
 use crate::remote::Remote;
 use crate::token::Token;
@@ -23,7 +23,14 @@ struct TurnBody {
     /// How often somebody else had this turn, and nothing came of it.
     round: u32,
     writer: Token,
+    /// How many leases the writer found, if that are so many that it takes longer than usual.
+    #[serde(default)]
+    leases: usize,
 }
+
+/// A turn that we have.
+#[derive(Debug)]
+pub(crate) struct Turn(Found<TurnBody>);
 
 impl Statement for TurnBody {
     const LIMIT: u64 = 16 << 10;
@@ -38,20 +45,13 @@ pub(crate) struct Watch {
     pub(crate) since: Instant,
     /// Who has the turn for it: since when that is known, and the round.
     had: Option<(Instant, u32)>,
+    /// How many leases that one has found.
+    pub(crate) leases: usize,
 }
 
 impl Watch {
     pub(crate) fn new(root: Token) -> Self {
-        Self { root, since: Instant::now(), had: None }
-    }
-
-    /// Looks again. `true`: it is another `root`.
-    pub(crate) fn see(&mut self, root: Token) -> bool {
-        let new = self.root != root;
-        if new {
-            *self = Self::new(root);
-        }
-        new
+        Self { root, since: Instant::now(), had: None, leases: 0 }
     }
 
     /// Whether it is time to ask for the turn: nobody has it as far as we know, or somebody has had it for too long.
@@ -62,8 +62,8 @@ impl Watch {
 }
 
 impl Remote {
-    /// Asks for the turn. `false`: somebody else has it.
-    pub(crate) fn take_turn(&self, watch: &mut Watch, writer: Token) -> Result<bool> {
+    /// Asks for the turn. `None`: somebody else has it.
+    pub(crate) fn take_turn(&self, watch: &mut Watch, writer: Token) -> Result<Option<Turn>> {
         let found = match self.bucket.read::<TurnBody>(self.hasher(), TURN) {
             Ok(found) => found,
             // What makes no sense is nobody's.
@@ -73,18 +73,28 @@ impl Remote {
             }
             Err(error) => return Err(error),
         };
-        let round_there = found.as_ref().map(|found| found.body()).filter(|body| body.root == watch.root);
-        let round = match round_there.map(|body| body.round) {
+        let there = found.as_ref().map(Found::body).filter(|body| body.root == watch.root);
+        let round = match there {
             None => 0,
             // Nothing came of this one.
-            Some(round) if watch.had.is_some_and(|(_, had)| had >= round) => round.saturating_add(1),
-            Some(round) => {
-                watch.had = Some((Instant::now(), round));
-                return Ok(false);
+            Some(body)
+                if body.leases == watch.leases && watch.had.is_some_and(|(_, had)| had >= body.round) =>
+            {
+                body.round.saturating_add(1)
+            }
+            Some(body) => {
+                (watch.had, watch.leases) = (Some((Instant::now(), body.round)), body.leases);
+                return Ok(None);
             }
         };
-        watch.had = Some((Instant::now(), round));
-        let body = TurnBody { root: watch.root, round, writer };
-        Ok(self.bucket.replace(self.hasher(), TURN, found.as_ref(), &body)?.is_some())
+        (watch.had, watch.leases) = (Some((Instant::now(), round)), 0);
+        let body = TurnBody { root: watch.root, round, writer, leases: 0 };
+        Ok(self.bucket.replace(self.hasher(), TURN, found.as_ref(), &body)?.map(Turn))
+    }
+
+    /// Says that a turn of ours will take longer. That it is not ours any more is no harm.
+    pub(crate) fn prolong(&self, turn: &Turn, leases: usize) -> Result<()> {
+        let body = TurnBody { leases, ..turn.0.body().clone() };
+        self.bucket.replace(self.hasher(), TURN, Some(&turn.0), &body).map(drop)
     }
 }
