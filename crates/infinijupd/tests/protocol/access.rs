@@ -214,7 +214,7 @@ async fn the_store_and_the_daemon_say_where_they_are() {
     let client = daemon.client();
     assert_eq!(
         client.get("/v1/store").await.json(),
-        json!({ "path": "/the/store", "used_bytes": 5, "allowed_bytes": 9 })
+        json!({ "path": "/the/store", "used_bytes": 5, "allowed_bytes": 9, "remote": null })
     );
     daemon.double.add("mine");
     let view = client.get("/v1/daemon").await.json();
