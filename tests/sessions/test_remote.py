@@ -144,7 +144,8 @@ def test_a_push_that_is_killed_is_continued(tmp_path, proxy):
     here.run("store", "init")
     here.commit("large", 160 * MIB)
     here.run("remote", "add", "origin", proxy.address("killed"))
-    push = here.begin("push", "--unencrypted", "--limit-rate", "40M")
+    # Slow enough that some of it was published before it is killed, also where requests take long.
+    push = here.begin("push", "--unencrypted", "--limit-rate", "15M")
     deadline = time.monotonic() + 120
     while proxy.sent < 120 * MIB and push.poll() is None:
         assert time.monotonic() < deadline
