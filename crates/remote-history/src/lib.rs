@@ -1,7 +1,7 @@
 //! A history and a remote: what is sent there, and what goes here because it is there.
 //!
-//! `remote` knows bytes and refs, `history` knows commits and no remote. Here is what needs both: [`send`], which is a push with all that belongs to it
-//! for whoever asks, a person or the daemon; and [`free`], which lets go of data that a remote has, so that the store takes no more room than
+//! `remote` knows bytes and refs, `history` knows commits and no remote. Here is what needs both: [`send()`], which is a push with all that belongs to it
+//! for whoever asks, a person or the daemon; and [`free()`], which lets go of data that a remote has, so that the store takes no more room than
 //! it may.
 #![forbid(unsafe_code)]
 
