@@ -2,11 +2,10 @@
 //!
 //! A blob is a tree of lists with chunks at its leaves. Whoever reads from some place goes down to the chunk that is there and keeps the way
 //! for the next read, which most often asks for what follows. What is kept has a bound: one list for each level, and a few chunks, because
-//! the kernel reads ahead with several requests at a time, and they may arrive in another order. Decoding a chunk takes most of the time, so the
-//! way is found by one at a time and chunks are decoded beside each other; who needs one that another has begun waits for it.
+//! the kernel reads ahead with several requests at a time, and they may arrive in another order.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cas_core::blob::{Blob, Item, List};
 use cas_core::memory::{MapRoot, MemoryReader};
@@ -16,7 +15,7 @@ use manifest::{BlobRef, MapRef};
 use crate::error::{PastError, Result};
 
 /// Chunks that one open file keeps; each has at most 256 KiB.
-const CHUNKS: usize = 12;
+const CHUNKS: usize = 8;
 /// Lists lie no deeper.
 const LEVELS: usize = 16;
 /// Memory is kept by pages of this size.
@@ -35,20 +34,20 @@ pub(crate) enum Content {
     NotCaptured,
 }
 
-/// An open file, which several may read at a time.
+/// An open file.
 pub(crate) enum Reader {
     Blob(BlobAt),
-    Memory(Mutex<Box<MemoryReader>>, u64),
+    Memory(Box<MemoryReader>, u64),
     Text(Arc<[u8]>),
 }
 
 impl Reader {
     pub(crate) fn open(store: &Arc<Store>, content: &Content) -> Result<Self> {
         Ok(match content {
-            Content::Blob(blob) => Self::Blob(BlobAt::new(Arc::clone(store), (*blob).into())),
+            Content::Blob(blob) => Self::Blob(BlobAt::new(Arc::clone(store), (*blob).into())?),
             Content::Memory(map, from) => {
                 let root = MapRoot { id: map.id, pages: map.pages };
-                Self::Memory(Mutex::new(Box::new(MemoryReader::new(Arc::clone(store), root)?)), *from)
+                Self::Memory(Box::new(MemoryReader::new(Arc::clone(store), root)?), *from)
             }
             Content::Text(text) => Self::Text(Arc::clone(text)),
             Content::NotCaptured => return Err(PastError::NotCaptured),
@@ -56,11 +55,11 @@ impl Reader {
     }
 
     /// `size` bytes from `offset`, which lie within the file.
-    pub(crate) fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; size];
         match self {
             Self::Blob(blob) => blob.read(offset, &mut bytes)?,
-            Self::Memory(reader, from) => read_memory(&mut lock(reader), *from + offset, &mut bytes)?,
+            Self::Memory(reader, from) => read_memory(reader, *from + offset, &mut bytes)?,
             Self::Text(text) => {
                 let at = usize::try_from(offset).unwrap_or(usize::MAX);
                 let part = text.get(at..).and_then(|rest| rest.get(..size)).unwrap_or_default();
@@ -95,47 +94,27 @@ fn read_memory(reader: &mut MemoryReader, address: u64, bytes: &mut [u8]) -> Res
 /// A blob, from any place.
 pub(crate) struct BlobAt {
     store: Arc<Store>,
-    kept: Mutex<Kept>,
-    /// What decoding needs; each who decodes takes one.
-    contexts: Mutex<Vec<ReadContext>>,
-}
-
-/// What is kept from one read to the next.
-struct Kept {
     blob: Blob,
+    context: ReadContext,
     /// The lists on the way to what was read last, from the top: what each begins at.
     way: Vec<(ObjectId, u64, Arc<List>)>,
-    /// The newest last.
-    chunks: VecDeque<Arc<Chunk>>,
-}
-
-/// A part of the file, decoded by whoever needs it first.
-struct Chunk {
-    start: u64,
-    item: Item,
-    decoded: Mutex<Decoded>,
-}
-
-#[derive(Default)]
-struct Decoded {
-    is_there: bool,
-    bytes: Vec<u8>,
+    /// Where each begins, and its bytes; the newest last.
+    chunks: VecDeque<(u64, Vec<u8>)>,
 }
 
 impl BlobAt {
-    fn new(store: Arc<Store>, blob: Blob) -> Self {
-        let kept = Kept { blob, way: Vec::new(), chunks: VecDeque::new() };
-        Self { store, kept: Mutex::new(kept), contexts: Mutex::default() }
+    fn new(store: Arc<Store>, blob: Blob) -> Result<Self> {
+        let context = ReadContext::new()?;
+        Ok(Self { store, blob, context, way: Vec::new(), chunks: VecDeque::new() })
     }
 
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < bytes.len() {
             let at = offset + done as u64;
-            let chunk = lock(&self.kept).chunk(&self.store, at)?;
-            let decoded = self.decoded(&chunk)?;
-            let from = usize::try_from(at - chunk.start).unwrap_or(usize::MAX);
-            let part = decoded.bytes.get(from..).unwrap_or_default();
+            let (start, chunk) = self.chunk(at)?;
+            let from = usize::try_from(at - start).unwrap_or(usize::MAX);
+            let part = chunk.get(from..).unwrap_or_default();
             let count = part.len().min(bytes.len() - done);
             if count == 0 {
                 return Err(PastError::Odd("a file is shorter than its length says".to_owned()));
@@ -148,57 +127,37 @@ impl BlobAt {
         Ok(())
     }
 
-    /// A chunk's bytes. If they cannot be had now, the next who needs them tries again.
-    fn decoded<'a>(&self, chunk: &'a Chunk) -> Result<MutexGuard<'a, Decoded>> {
-        let mut decoded = lock(&chunk.decoded);
-        if decoded.is_there {
-            return Ok(decoded);
+    /// The chunk that has the byte at `offset`, and where it begins.
+    fn chunk(&mut self, offset: u64) -> Result<(u64, &[u8])> {
+        let has = |(start, chunk): &(u64, Vec<u8>)| {
+            (*start..start.saturating_add(chunk.len() as u64)).contains(&offset)
+        };
+        if let Some(found) = self.chunks.iter().position(has) {
+            return Ok(self.chunks.get(found).map_or((0, &[][..]), |(start, chunk)| (*start, chunk)));
         }
-        let idle = lock(&self.contexts).pop();
-        let mut context = idle.map_or_else(ReadContext::new, Ok)?;
-        let item = chunk.item;
-        self.store.read_into(Kind::CHUNK, &item.id, &mut context, &mut decoded.bytes)?;
-        lock(&self.contexts).push(context);
-        if decoded.bytes.len() as u64 != item.len {
-            let detail = format!("has {} bytes, its list says {}", decoded.bytes.len(), item.len);
+        let (start, item) = self.find(offset)?;
+        let mut bytes = if self.chunks.len() < CHUNKS { Vec::new() } else { self.oldest() };
+        self.store.read_into(Kind::CHUNK, &item.id, &mut self.context, &mut bytes)?;
+        if bytes.len() as u64 != item.len {
+            let detail = format!("has {} bytes, its list says {}", bytes.len(), item.len);
             return Err(StoreError::Malformed { id: item.id, detail }.into());
         }
-        decoded.is_there = true;
-        Ok(decoded)
-    }
-}
-
-impl Kept {
-    /// The chunk that has the byte at `offset`.
-    fn chunk(&mut self, store: &Store, offset: u64) -> Result<Arc<Chunk>> {
-        let has =
-            |chunk: &&Arc<Chunk>| (chunk.start..chunk.start.saturating_add(chunk.item.len)).contains(&offset);
-        if let Some(found) = self.chunks.iter().find(has) {
-            return Ok(Arc::clone(found));
-        }
-        let (start, item) = self.find(store, offset)?;
-        let bytes = if self.chunks.len() < CHUNKS { Vec::new() } else { self.oldest() };
-        let decoded = Mutex::new(Decoded { is_there: false, bytes });
-        let chunk = Arc::new(Chunk { start, item, decoded });
-        self.chunks.push_back(Arc::clone(&chunk));
-        Ok(chunk)
+        self.chunks.push_back((start, bytes));
+        Ok(self.chunks.back().map_or((0, &[][..]), |(start, chunk)| (*start, chunk)))
     }
 
-    /// Lets the oldest chunk go: its memory, unless somebody still reads it.
     fn oldest(&mut self) -> Vec<u8> {
-        let oldest = self.chunks.pop_front().and_then(Arc::into_inner);
-        let decoded = oldest.map(|chunk| chunk.decoded.into_inner().unwrap_or_else(PoisonError::into_inner));
-        decoded.unwrap_or_default().bytes
+        self.chunks.pop_front().map(|(_, bytes)| bytes).unwrap_or_default()
     }
 
     /// Goes down to the chunk with the byte at `offset`: where it begins, and which it is.
-    fn find(&mut self, store: &Store, offset: u64) -> Result<(u64, Item)> {
+    fn find(&mut self, offset: u64) -> Result<(u64, Item)> {
         let (mut start, mut item) = (0, Item { id: self.blob.id, len: self.blob.len });
         if self.blob.kind == Kind::CHUNK {
             return Ok((start, item));
         }
         for depth in 0..LEVELS {
-            let list = self.list(store, depth, start, item)?;
+            let list = self.list(depth, start, item)?;
             let (mut at, mut found) = (start, None);
             for below in &list.items {
                 if offset < at.saturating_add(below.len) {
@@ -217,22 +176,17 @@ impl Kept {
     }
 
     /// A list, kept from the last time if it is the same.
-    fn list(&mut self, store: &Store, depth: usize, start: u64, item: Item) -> Result<Arc<List>> {
+    fn list(&mut self, depth: usize, start: u64, item: Item) -> Result<Arc<List>> {
         if let Some((id, begins, list)) = self.way.get(depth)
             && (*id, *begins) == (item.id, start)
         {
             return Ok(Arc::clone(list));
         }
         self.way.truncate(depth);
-        let bytes = store.get(Kind::CHUNK_LIST, &item.id)?;
+        let bytes = self.store.get(Kind::CHUNK_LIST, &item.id)?;
         let list = List::parse(&bytes).map_err(|detail| StoreError::Malformed { id: item.id, detail })?;
         let list = Arc::new(list);
         self.way.push((item.id, start, Arc::clone(&list)));
         Ok(list)
     }
-}
-
-/// What is behind it is whole also where somebody panicked with it.
-fn lock<T>(behind: &Mutex<T>) -> MutexGuard<'_, T> {
-    behind.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -89,7 +89,7 @@ impl Mounted {
 
 /// Something that is open.
 enum Open {
-    File(Reader, u64),
+    File(Mutex<Reader>, u64),
     Directory(Vec<Line>),
 }
 
@@ -185,7 +185,7 @@ impl Filesystem for Serve {
         let Some(node) = self.node(number) else { return reply.error(Errno::ESTALE) };
         let What::File(content) = &node.what else { return reply.error(Errno::EINVAL) };
         let opened = Reader::open(&self.past.store, content)
-            .and_then(|reader| self.begin(Open::File(reader, node.facts.size)));
+            .and_then(|reader| self.begin(Open::File(Mutex::new(reader), node.facts.size)));
         match opened {
             Ok(handle) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE),
             Err(error) => reply.error(self.number_of(&error)),
@@ -207,7 +207,8 @@ impl Filesystem for Serve {
         let Some(Open::File(reader, length)) = open.as_deref() else { return reply.error(Errno::EBADF) };
         let left = length.saturating_sub(offset).min(size.min(READ).into());
         let size = usize::try_from(left).unwrap_or(0);
-        match reader.read(offset, size) {
+        let read = reader.lock().unwrap_or_else(PoisonError::into_inner).read(offset, size);
+        match read {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(self.number_of(&error)),
         }
