@@ -134,11 +134,12 @@ fn logs_in(dir: &Path) -> String {
     format!("-logdir={}", dir.display())
 }
 
-/// A port that nobody has. SeaweedFS takes the one 10,000 above for itself, too.
+/// A port that nobody has. SeaweedFS takes the one 10,000 above for itself, too. Both are below 32,768, where Linux begins to give ports to
+/// whoever asks for any: it takes seconds until SeaweedFS has taken them.
 fn free_port() -> Result<u16> {
     for _ in 0..100 {
-        let port = 20_000
-            + u16::try_from(crate::rng::Rng::of(&[u64::from(std::process::id()), now()]).below(10_000))?;
+        let port = 11_000
+            + u16::try_from(crate::rng::Rng::of(&[u64::from(std::process::id()), now()]).below(11_000))?;
         if TcpListener::bind(("127.0.0.1", port)).is_ok()
             && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok()
         {

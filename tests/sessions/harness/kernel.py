@@ -12,6 +12,7 @@ import ast
 import json
 import queue
 import time
+import weakref
 from pathlib import Path
 
 from jupyter_client import BlockingKernelClient
@@ -22,17 +23,15 @@ class KernelError(AssertionError):
 
 
 class Kernel:
-    """One client of one kernel."""
+    """One client of one kernel. `close` ends it, not the kernel; so does forgetting it."""
 
     def __init__(self, connection_file):
         self.connection = json.loads(Path(connection_file).read_text())
         self.client = BlockingKernelClient()
         self.client.load_connection_info(self.connection)
         self.client.start_channels()
-
-    def close(self):
-        """Ends the client, not the kernel."""
-        self.client.stop_channels()
+        # Left alone it would connect again for ever, and its heartbeat would be a strange request to the next kernel that has this port.
+        self.close = weakref.finalize(self, self.client.stop_channels)
 
     def ready(self, seconds=30.0):
         """Waits until the kernel answers."""

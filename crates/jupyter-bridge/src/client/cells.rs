@@ -118,7 +118,7 @@ impl Cells {
     /// Connects to a kernel and waits until it is heard, for at most `limit`.
     pub async fn connect(file: &ConnectionFile, limit: Duration) -> Result<Self> {
         let session = random_hex::<16>()?;
-        let channels = Channels::open(file, &session);
+        let channels = Channels::open(file);
         let mut cells = Self { signer: Signer::new(&file.key), session, channels };
         cells.until_heard(Instant::now() + limit).await?;
         Ok(cells)

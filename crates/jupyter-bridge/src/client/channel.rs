@@ -72,7 +72,7 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// Begins to connect.
-    pub(crate) fn open(file: &ConnectionFile, identity: &str) -> Self {
+    pub(crate) fn open(file: &ConnectionFile) -> Self {
         let (told, news) = mpsc::channel(64);
         let (renew, renewed) = watch::channel(0);
         let outgoing = Which::ALL.map(|which| {
@@ -85,7 +85,6 @@ impl Channels {
             let channel = Channel {
                 which,
                 address: SocketAddr::new(file.ip, port),
-                identity: identity.as_bytes().to_vec(),
                 outgoing,
                 news: told.clone(),
                 renew: renewed.clone(),
@@ -101,7 +100,6 @@ impl Channels {
 struct Channel {
     which: Which,
     address: SocketAddr,
-    identity: Vec<u8>,
     /// What is to be sent.
     outgoing: mpsc::Receiver<Vec<u8>>,
     news: mpsc::Sender<(Which, News)>,
@@ -149,7 +147,7 @@ impl Channel {
         };
         // What we send is short and waited for.
         let _slower = stream.set_nodelay(true);
-        let opening = self.which.socket().opening(&self.identity);
+        let opening = self.which.socket().opening();
         if !matches!(timeout(PATIENCE, stream.write_all(&opening)).await, Ok(Ok(()))) {
             return lost;
         }

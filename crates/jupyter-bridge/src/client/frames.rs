@@ -39,7 +39,10 @@ impl Socket {
     }
 
     /// What we say first: nothing in it depends on what the peer says.
-    pub(crate) fn opening(self, identity: &[u8]) -> Vec<u8> {
+    ///
+    /// We give no name. A ROUTER makes one up for each connection then, while one of ours would be there twice when we connect again
+    /// before it has noticed the end of the last connection, and it can lose the requests of a name that it has twice.
+    pub(crate) fn opening(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         // The signature, and version 3.0.
         out.extend_from_slice(&[0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0]);
@@ -47,9 +50,6 @@ impl Socket {
         out.resize(GREETING, 0);
         let mut ready = b"\x05READY".to_vec();
         property(&mut ready, b"Socket-Type", self.name());
-        if self == Self::Dealer {
-            property(&mut ready, b"Identity", identity);
-        }
         frame(&mut out, COMMAND, &ready);
         out
     }
@@ -256,7 +256,7 @@ mod tests {
 
     fn greeted() -> Decoder {
         let mut decoder = Decoder::new();
-        let heard = decoder.push(&Socket::Dealer.opening(b"me")).unwrap();
+        let heard = decoder.push(&Socket::Dealer.opening()).unwrap();
         assert_eq!(heard, [Heard::Ready]);
         decoder
     }
@@ -289,7 +289,7 @@ mod tests {
     fn another_protocol_is_refused() {
         let http = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n123456";
         assert_eq!(Decoder::new().push(http), Err(Nonsense::Greeting));
-        let mut curve = Socket::Dealer.opening(b"me");
+        let mut curve = Socket::Dealer.opening();
         curve.get_mut(12..17).unwrap().copy_from_slice(b"CURVE");
         assert_eq!(Decoder::new().push(&curve), Err(Nonsense::Greeting));
         let mut refusal = Vec::new();
@@ -301,7 +301,7 @@ mod tests {
     fn what_a_fuzzer_begins_with_is_understood() {
         let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/kernel_messages");
         let read = |name: &str| {
-            let greeting = Socket::Dealer.opening(b"").get(..GREETING).unwrap().to_vec();
+            let greeting = Socket::Dealer.opening().get(..GREETING).unwrap().to_vec();
             [greeting, std::fs::read(format!("{seeds}/{name}")).unwrap()].concat()
         };
         for (name, messages) in [("status", 3), ("reply", 1), ("request", 1), ("announced", 0)] {
@@ -315,7 +315,7 @@ mod tests {
             messages in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..400), 1..8), 0..6),
             cuts in prop::collection::vec(1_usize..97, 1..40),
         ) {
-            let mut bytes = Socket::Dealer.opening(b"someone");
+            let mut bytes = Socket::Dealer.opening();
             for message in &messages {
                 bytes.extend(encode(message));
             }

@@ -91,7 +91,7 @@ pub(crate) struct Task<L> {
 impl<L: Listener> Task<L> {
     /// Begins to connect.
     pub(crate) fn new(file: &ConnectionFile, session: String, listener: L) -> Self {
-        let Channels { outgoing, news, renew } = Channels::open(file, &session);
+        let Channels { outgoing, news, renew } = Channels::open(file);
         Self {
             signer: Signer::new(&file.key),
             session,

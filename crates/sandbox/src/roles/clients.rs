@@ -10,7 +10,8 @@
 //! again, and at least as many as there are connections on shell, for a client has one of each. A client may come twice: the daemon
 //! connects again at once, and anew when it knows that the kernel is another. So a subscription that was counted as one of those that
 //! broke, and is left soon after by its own client, is missing again: it stood for the same client. And one that hangs up while it is held asks no
-//! more. We begin with a session that wakes up, and do not know then who was there before: all who were come
+//! more, and the kernel never hears its name: it may have come again under the same one, and a ROUTER can lose the requests of a name that
+//! it has twice. We begin with a session that wakes up, and do not know then who was there before: all who were come
 //! within the first moments, so everybody waits for these. A client that has no iopub goes on when the kernel has been there for a
 //! second, and is not counted any more; whoever has not come back by then will not be waited for again.
 //!
@@ -162,15 +163,17 @@ impl Visit {
         }
     }
 
-    /// Carries what a client says before it is held, and holds it. `false` if it has ended before.
+    /// Carries what a client says before it is held, and holds it. `false` if it has ended before, or hung up meanwhile: what it has
+    /// said until then would name it to the kernel, where it may have come again under the same name.
     fn ask(&self, from: &mut (impl Read + AsFd), to: &mut impl Write) -> io::Result<bool> {
         let mut signature = [0; SIGNATURE];
         let passed = pass(from, to, &mut signature)?;
         // Whoever speaks something else waits for nobody, and nobody says anything to it first.
-        if passed.first() == Some(&ZMTP) {
-            self.wait(from);
-        }
-        Ok(!passed.is_empty())
+        Ok(match passed.first() {
+            Some(&ZMTP) => self.wait(from),
+            Some(_) => true,
+            None => false,
+        })
     }
 
     /// It has subscribed.
@@ -210,18 +213,18 @@ impl Visit {
         carried
     }
 
-    /// Waits until whoever asks can hear.
-    fn wait(&self, from: &impl AsFd) {
+    /// Waits until whoever asks can hear. `false` if it has hung up.
+    fn wait(&self, from: &impl AsFd) -> bool {
         let mut counts = self.clients.counts();
         while !self.is_over.load(Ordering::Relaxed) {
             if has_hung_up(from) {
                 self.leave(&mut counts);
                 self.clients.0.changed.notify_all();
-                return;
+                return false;
             }
             let early = FIRST_MOMENTS.saturating_sub(self.clients.0.begun.elapsed());
             if early.is_zero() && counts.missing == 0 && counts.hearing >= counts.asking {
-                return;
+                return true;
             }
             // A kernel that is being restored may have taken the connection and not live yet.
             let left = self.answered.get().map_or(LIMIT, |answered| LIMIT.saturating_sub(answered.elapsed()));
@@ -229,12 +232,13 @@ impl Visit {
                 counts.missing = 0;
                 self.leave(&mut counts);
                 self.clients.0.changed.notify_all();
-                return;
+                return true;
             }
             let nap = if early.is_zero() { left } else { left.min(early) };
             let waited = self.clients.0.changed.wait_timeout(counts, nap.min(GLANCE));
             counts = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 
     /// Is counted no more. Says whether it was.

@@ -122,6 +122,7 @@ fn one_that_hangs_up_while_it_is_held_is_not_waited_for() {
     hasty.client.shutdown(std::net::Shutdown::Write).expect("it leaves");
     // The kernel has not said anything yet, so nobody would be let go because of the time.
     assert_eq!(shell.heard(20), [ZMTP; 20]);
+    assert_eq!(hasty.kernel.read(&mut [0]).expect("its end"), 0, "the kernel must not learn its name");
 }
 
 #[test]
