@@ -10,7 +10,7 @@
 # that needs it.
 
 # In the order in which they are made. The first are those that the first stages need; lab finds the packages of gpu_python.
-INSTALLS=(shellcheck redis sessions fuzzer gpu_python lab rivals packager auditor)
+INSTALLS=(shellcheck redis sessions fuzzer gpu_python lab rivals containers packager auditor)
 
 # An install that this user may not make, on this machine. The stage is skipped.
 CANNOT=77
@@ -24,6 +24,7 @@ installs_of() { # STAGE
         bench-smoke) echo sessions lab rivals ;;
         sessions | endurance) echo sessions ;;
         gpu) echo sessions gpu_python ;;
+        containers) echo sessions containers ;;
         browser | swaps) echo sessions gpu_python lab ;;
         dependencies) echo auditor ;;
     esac
@@ -47,6 +48,12 @@ install_fuzzer() {
 install_sessions() {
     need_apt python3 python3-venv iproute2 passt fuse3 btrfs-progs e2fsprogs util-linux passwd libjemalloc2 libmimalloc2.0 || return
     limit 300 scripts/install-criu.sh && limit 600 scripts/test-python.sh
+}
+
+# Runtimes, for tests with real containers.
+install_containers() {
+    need_apt python3 util-linux gcc libc6-dev || return
+    limit 600 scripts/install-containers.sh
 }
 
 install_gpu_python() {

@@ -2,7 +2,8 @@
 //!
 //! The large process has everything that makes a look long: 2,000 mappings, 500 descriptors, some of each on what looks in
 //! `/proc` like NVIDIA's devices (sparse files in a private mount namespace), so that it is read to the end. The thousand are
-//! `sleep`s beside whatever else runs on the machine. Both are compared with the bare reading of the same files.
+//! `sleep`s beside whatever else runs on the machine. Both are compared with the bare reading of the same files. Where runc is installed, a
+//! paused container is found and looked at, too.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,6 +17,7 @@ use serde_json::json;
 
 use crate::live::{PYTHON, able};
 use crate::measure::median;
+use crate::paused_container::{Paused, RUNC};
 use crate::report::{Bar, Kind, Report, round};
 use crate::run::Run;
 
@@ -99,13 +101,23 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
         all.push(took);
         bare_all.push(milliseconds(bare_sweep)?.1);
     }
+    let mut paused = Vec::new();
+    if Path::new(RUNC).exists() {
+        run.say("detect: a paused container");
+        let container = Paused::start()?;
+        for _ in 0..looks {
+            paused.push(milliseconds(|| container.look(&detector))?.1);
+        }
+    } else {
+        run.say("detect: no container, because scripts/install-containers.sh was not run");
+    }
     let figures = |values: &[f64]| {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (least, most) = (sorted.first().copied(), sorted.last().copied());
         json!({ "median_ms": round(median(values)), "least_ms": least.map(round), "most_ms": most.map(round) })
     };
-    Ok(Report {
+    let mut report = Report {
         name: "detect",
         bars: vec![
             Bar::at_most(Kind::Speed, "one process", median(&one), "ms", 5.0),
@@ -121,12 +133,17 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
         compared_with: json!({
             "one": figures(&one), "one_bare_reading": figures(&bare_one),
             "all": figures(&all), "all_bare_reading": figures(&bare_all),
+            "paused_container": figures(&paused),
         }),
         sizes: json!({
             "mappings": large.mappings, "descriptors": large.descriptors, "processes_of_ours": many,
             "processes_looked_at": looked_at, "looks": looks, "sweeps": sweeps,
         }),
-    })
+    };
+    if !paused.is_empty() {
+        report.bars.push(Bar::at_most(Kind::Speed, "a paused container", median(&paused), "ms", 100.0));
+    }
+    Ok(report)
 }
 
 fn milliseconds<T>(step: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {

@@ -24,6 +24,7 @@ mod ours;
 mod patterns;
 mod pause;
 mod pause_ahead;
+mod paused_container;
 mod peers;
 mod read;
 mod remotes;

@@ -37,4 +37,5 @@ pub fn run(bytes: &[u8]) {
     let _ = (Stat::parse(bytes), Stat::parent_in(bytes));
     let text = String::from_utf8_lossy(bytes);
     let _ = (proc::numbers(&text).count(), proc::memberships(&text).count(), proc::MachineMemory::parse(&text));
+    let _ = proc::mounts_in(&text).filter_map(|mount| mount.super_option("upperdir")).count();
 }

@@ -10,102 +10,19 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::proc;
+use base::proc::{self, CgroupVersion as Version, Hold};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cgroup::{self, Version};
 use crate::error::{CudaError, Result};
 use crate::process::{self, Process};
 
 /// How long a thaw may take to show.
 const THAW: Duration = Duration::from_secs(2);
 
-/// What holds a process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Hold {
-    /// SIGSTOP or one of its kind.
-    Stopped,
-    /// A debugger or another tracer.
-    Traced { by: String },
-    /// The freezer of a cgroup.
-    Cgroup { version: Version, directory: PathBuf },
-}
-
-impl Hold {
-    /// For people.
-    pub(crate) fn how(&self) -> String {
-        match self {
-            Self::Stopped => "stopped by a signal".to_owned(),
-            Self::Traced { by } => format!("held by its tracer {by}"),
-            Self::Cgroup { directory, .. } => format!("cgroup `{}`", directory.display()),
-        }
-    }
-}
-
 /// Everything that holds `pid`; nothing if it runs.
 pub(crate) fn holds(pid: i32) -> Result<Vec<Hold>> {
-    let mut found = Vec::new();
-    for cgroup in cgroup::of(pid, "freezer")? {
-        let Some(own) = cgroup.directories.first() else { continue };
-        if !is_frozen(cgroup.version, own) {
-            continue;
-        }
-        // Its own cgroup may be frozen because one above it is.
-        let culprits: Vec<&PathBuf> =
-            cgroup.directories.iter().filter(|directory| freezes(cgroup.version, directory)).collect();
-        let directories = if culprits.is_empty() { vec![own] } else { culprits };
-        found.extend(
-            directories
-                .into_iter()
-                .map(|directory| Hold::Cgroup { version: cgroup.version, directory: directory.clone() }),
-        );
-    }
-    found.extend(stopped(pid)?);
-    Ok(found)
-}
-
-fn stopped(pid: i32) -> Result<Option<Hold>> {
-    let threads = proc::threads(pid).ok().flatten().ok_or(CudaError::Ended { pid })?;
-    for thread in threads {
-        // A thread may end while we look: what is left counts.
-        let status =
-            proc::read_text(pid, &format!("task/{thread}/status")).ok().flatten().unwrap_or_default();
-        let state = proc::field(&status, "State").and_then(|state| state.chars().next());
-        let tracer = proc::field(&status, "TracerPid").unwrap_or("0");
-        match state {
-            Some('t') => return Ok(Some(Hold::Traced { by: tracer.to_owned() })),
-            Some('T') if tracer != "0" => return Ok(Some(Hold::Traced { by: tracer.to_owned() })),
-            Some('T') => return Ok(Some(Hold::Stopped)),
-            _ => {}
-        }
-    }
-    Ok(None)
-}
-
-/// Is this cgroup frozen or about to be, by itself or by one above it?
-fn is_frozen(version: Version, directory: &Path) -> bool {
-    match version {
-        Version::One => matches!(value(directory, "freezer.state").as_str(), "FROZEN" | "FREEZING"),
-        Version::Two => {
-            // `frozen 1` says that it is; `cgroup.freeze` that it is about to be.
-            value(directory, "cgroup.events").lines().any(|line| line == "frozen 1")
-                || freezes(version, directory)
-        }
-    }
-}
-
-/// Was this very cgroup told to freeze?
-fn freezes(version: Version, directory: &Path) -> bool {
-    let file = match version {
-        Version::One => "freezer.self_freezing",
-        Version::Two => "cgroup.freeze",
-    };
-    value(directory, file) == "1"
-}
-
-/// The root has none of these files: it cannot be frozen.
-fn value(directory: &Path, file: &str) -> String {
-    fs::read_to_string(directory.join(file)).unwrap_or_default().trim().to_owned()
+    let found = proc::holds(pid).map_err(CudaError::io("read", proc::path(pid, "cgroup")))?;
+    found.ok_or(CudaError::Ended { pid })
 }
 
 /// Refuses processes that stand still.
@@ -249,25 +166,5 @@ mod tests {
         assert_eq!(holds(sleeper.pid()).unwrap(), []);
         drop(thawed);
         wait_for(|| holds(sleeper.pid()).unwrap() == [Hold::Stopped]);
-    }
-
-    #[test]
-    fn frozen_cgroups_are_told_by_their_files() {
-        let directory = tempfile::tempdir().unwrap();
-        let write = |file: &str, text: &str| fs::write(directory.path().join(file), text).unwrap();
-        assert!(!is_frozen(Version::One, directory.path()));
-        assert!(!is_frozen(Version::Two, directory.path()));
-        for (state, frozen) in [("THAWED\n", false), ("FREEZING\n", true), ("FROZEN\n", true)] {
-            write("freezer.state", state);
-            assert_eq!(is_frozen(Version::One, directory.path()), frozen, "{state}");
-        }
-        write("cgroup.events", "populated 1\nfrozen 0\n");
-        write("cgroup.freeze", "0\n");
-        assert!(!is_frozen(Version::Two, directory.path()));
-        write("cgroup.freeze", "1\n");
-        assert!(is_frozen(Version::Two, directory.path()));
-        write("cgroup.freeze", "0\n");
-        write("cgroup.events", "populated 1\nfrozen 1\n");
-        assert!(is_frozen(Version::Two, directory.path()));
     }
 }

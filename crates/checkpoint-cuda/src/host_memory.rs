@@ -7,9 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base::proc::MachineMemory;
+use base::proc::{self, CgroupVersion as Version, MachineMemory};
 
-use crate::cgroup::{self, Version};
 use crate::error::{CudaError, Result};
 use crate::facts::Target;
 
@@ -62,7 +61,9 @@ pub fn host_available() -> Result<u64> {
 pub fn limits(targets: &[Target]) -> Result<Vec<MemoryLimit>> {
     let mut found: Vec<(PathBuf, MemoryLimit)> = Vec::new();
     for target in targets {
-        for cgroup in cgroup::of(target.pid, "memory")? {
+        let cgroups = proc::cgroups_of(target.pid, "memory");
+        let cgroups = cgroups.map_err(CudaError::io("read", proc::path(target.pid, "cgroup")))?;
+        for cgroup in cgroups.ok_or(CudaError::Ended { pid: target.pid })? {
             for directory in cgroup.directories {
                 if let Some((_, limit)) = found.iter_mut().find(|(known, _)| *known == directory) {
                     limit.pids.push(target.pid);

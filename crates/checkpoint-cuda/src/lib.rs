@@ -16,7 +16,6 @@
 mod backend;
 mod beside;
 mod bring;
-mod cgroup;
 mod claims;
 mod core;
 mod driver;

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use cas_core::{Class, StoreError};
+use containers::ContainerError;
 use gpu_detect::DetectError;
 use jupyter_bridge::JupyterError;
 use manifest::ManifestError;
@@ -70,6 +71,9 @@ impl Facts {
             }
             if let Some(cause) = cause.downcast_ref::<DetectError>() {
                 return Self::new(of_detect(cause), cause.code(), cause.hint().as_deref());
+            }
+            if let Some(cause) = cause.downcast_ref::<ContainerError>() {
+                return Self::new(of_container(cause), cause.code(), cause.hint().as_deref());
             }
         }
         Self { exit: Code::Failed as u8, code: None, hint: None, more_causes: Vec::new() }
@@ -166,6 +170,14 @@ const fn of_detect(error: &DetectError) -> Code {
     match error {
         DetectError::NoProcess { .. } => Code::NotFound,
         _ => Code::Failed,
+    }
+}
+
+const fn of_container(error: &ContainerError) -> Code {
+    match error {
+        ContainerError::NotAQuery { .. } => Code::Usage,
+        ContainerError::NotFound { .. } | ContainerError::Ambiguous { .. } => Code::NotFound,
+        other => of_class(other.class()),
     }
 }
 

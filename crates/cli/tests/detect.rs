@@ -54,3 +54,20 @@ fn someone_must_be_named_and_be_there() {
     sandbox.fails(15, "IJ-P010", ["detect", "--pid", "2147483647"]);
     sandbox.fails(15, "IJ-P010", ["detect", "--pid", "2147483647", "--tree"]);
 }
+
+#[test]
+fn a_container_must_be_named_as_containers_are_and_be_there() {
+    let sandbox = Sandbox::new();
+    for args in [
+        &["detect", "--container", "x", "--all"][..],
+        &["detect", "--runtime", "runc"],
+        &["detect", "--pid", "1", "--address", "/x"],
+        &["detect", "--container", "x", "--runtime", "rkt"],
+    ] {
+        assert_eq!(sandbox.run(args).code, 2, "{args:?}");
+    }
+    sandbox.fails(2, "IJ-O001", ["detect", "--container", "../etc"]);
+    // Somebody who was named and does not answer.
+    let nowhere = ["detect", "--container", "x", "--address", "/nowhere/containerd.sock"];
+    sandbox.fails(1, "IJ-O010", nowhere);
+}

@@ -31,6 +31,12 @@ impl Detector {
         self.look_at_tree(root)
     }
 
+    /// Processes that belong together without being a tree, such as those of a container. One of them that may not be read refuses them all; one
+    /// that ends meanwhile does not.
+    pub fn several(&self, pids: &[i32]) -> Result<Report> {
+        self.look_at_several(pids)
+    }
+
     /// Every process that this one may read.
     pub fn all(&self) -> Result<Report> {
         self.look_at_all()
@@ -50,6 +56,10 @@ mod nowhere {
         }
 
         pub(super) fn look_at_tree(&self, _root: i32) -> Result<Report> {
+            Err(NOT_HERE)
+        }
+
+        pub(super) fn look_at_several(&self, _pids: &[i32]) -> Result<Report> {
             Err(NOT_HERE)
         }
 
@@ -105,13 +115,25 @@ mod linux {
             let mut buffers = Buffers::new();
             proc.process(root)?;
             let pids = tree(&proc, root, &mut buffers)?;
-            let mut looked = look_at_many(&proc, &pids, Names::All);
-            if looked.seen.is_empty() && looked.unreadable.is_empty() {
+            // The root's parent is no part of the tree, but the root may have been forked from it.
+            let report = self.report(&proc, &pids, Some(root), begun);
+            if report.processes.is_empty() && report.unreadable.is_empty() {
                 return Err(DetectError::NoProcess { pid: root });
             }
-            // The root's parent is no part of the tree, but the root may have been forked from it.
-            let above = looked.seen.iter().find(|seen| seen.pid == root).map(|seen| seen.parent);
-            let above = above.and_then(|pid| look(&proc, pid, Names::All, &mut buffers).ok());
+            Ok(report)
+        }
+
+        pub(super) fn look_at_several(&self, pids: &[i32]) -> Result<Report> {
+            let begun = Instant::now();
+            let proc = Proc::open(&self.proc)?;
+            Ok(self.report(&proc, pids, pids.first().copied(), begun))
+        }
+
+        /// `forked` may have been forked from a process outside, which is looked at too.
+        fn report(&self, proc: &Proc, pids: &[i32], forked: Option<i32>, begun: Instant) -> Report {
+            let mut looked = look_at_many(proc, pids, Names::All);
+            let above = looked.seen.iter().find(|seen| Some(seen.pid) == forked).map(|seen| seen.parent);
+            let above = above.and_then(|pid| look(proc, pid, Names::All, &mut Buffers::new()).ok());
             let refused: Vec<String> = looked
                 .unreadable
                 .iter()
@@ -119,13 +141,13 @@ mod linux {
                 .collect();
             let processes = self.judge_all(&looked.seen, above.as_ref());
             looked.unreadable.sort_by_key(|of| of.pid);
-            Ok(Report {
+            Report {
                 looked_at: pids.len(),
                 strategy: together(&processes, &refused),
                 processes,
                 unreadable: looked.unreadable,
                 took: begun.elapsed(),
-            })
+            }
         }
 
         pub(super) fn look_at_all(&self) -> Result<Report> {

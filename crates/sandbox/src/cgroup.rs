@@ -49,10 +49,8 @@ pub struct Layout {
 impl Layout {
     /// What this machine has.
     pub fn of_this_machine() -> Result<Self> {
-        let path = Path::new("/proc/self/mountinfo");
-        let text = fs::read_to_string(path).map_err(SandboxError::io("read", path))?;
         let mut layout = Self::default();
-        for mount in crate::mounts::parse(&text) {
+        for mount in crate::mounts::table()? {
             match mount.kind.as_str() {
                 "cgroup2" if layout.v2.is_none() => layout.v2 = Some(mount.target),
                 "cgroup" => {

@@ -36,6 +36,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("memory-path", &[]),
     ("sandbox", &[]),
     ("jupyter-bridge", &[]),
+    // Containers of other runtimes, and what their processes have on GPUs.
+    ("containers", &["gpu-detect"]),
     // A stand-in for the driver, for tests and demos: only ever a dev-dependency.
     ("cuda-sim", &[]),
     // What images of strangers may ask for, in the terms of a session's user.
@@ -117,6 +119,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         &[
             "api",
             "gpu-detect",
+            "containers",
             "jupyter-bridge",
             "history",
             "past",

@@ -9,8 +9,11 @@
 //! (`gpu-detect/src/read.rs`, `checkpoint-cuda/src/helper/target.rs`); what was read is understood here all the same.
 
 mod cgroup;
+mod cgroups;
+mod held;
 mod maps;
 mod memory;
+mod mountinfo;
 mod stat;
 mod status;
 mod tcp;
@@ -20,8 +23,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 pub use cgroup::{Membership, memberships};
+pub use cgroups::{Cgroup, Version as CgroupVersion, cgroups_of};
+pub use held::{Hold, Holds, holds};
 pub use maps::{Mapping, with_file};
 pub use memory::{MachineMemory, amount_in_bytes, resident_bytes};
+pub use mountinfo::{Mount, mounts_in};
 pub use stat::Stat;
 pub use status::{field, number_of, numbers_of};
 pub use tcp::listening;

@@ -25,7 +25,7 @@ pub(crate) use control::{RestartArgs, SignalArgs};
 pub(crate) use daemon::DaemonCommand;
 pub(crate) use debug::{CommitArgs, DebugCommand};
 pub(crate) use demo::DemoArgs;
-pub(crate) use detect::{DetectArgs, DetectFormat};
+pub(crate) use detect::{ContainerPlace, DetectArgs, DetectFormat};
 pub(crate) use history::{CatArgs, DiffArgs, LogArgs, ShowArgs, TagArgs, number};
 pub(crate) use kernelspec::{KernelspecCommand, KernelspecInstallArgs, KernelspecRemoveArgs};
 pub(crate) use machine::{AttachArgs, CheckpointArgs, EventsArgs, RestoreArgs, SelftestArgs, SetupGpuArgs};

@@ -7,6 +7,7 @@ use anyhow::Result;
 use gpu_detect::{DetectError, Detector, Finding, Host, HostGpu, ProcessReport, Report, Strategy};
 use serde::Serialize;
 
+use super::detect_container;
 use crate::args::DetectArgs;
 use crate::context::Context;
 use crate::format;
@@ -34,6 +35,9 @@ pub(crate) fn run(context: &Context, args: &DetectArgs) -> Result<()> {
     }
     let host = host(context);
     let detector = Detector::new(Path::new("/proc"), host.clone());
+    if let Some(asked) = &args.container {
+        return detect_container::run(context, asked, &args.place, &detector, host.as_ref());
+    }
     let report = match args.pid {
         Some(pid) if args.tree => detector.tree(pid)?,
         Some(pid) => alone(&detector, pid)?,
@@ -96,7 +100,7 @@ fn alone(detector: &Detector, pid: i32) -> Result<Report> {
     })
 }
 
-fn cuda(version: u32) -> String {
+pub(super) fn cuda(version: u32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 

@@ -6,6 +6,7 @@ mod daemon;
 mod debug;
 mod demo;
 mod detect;
+mod detect_container;
 mod diff;
 mod encrypt;
 mod export;
