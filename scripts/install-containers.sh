@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts container runtimes on a Debian machine without touching the system: `scripts/install-containers.sh [--prefix DIR]`.
 #
-# runc, crun, containerd and podman of today are in Debian's unstable suite; those of Debian 12 are years older. Their libc must never
+# runc, crun, containerd, podman and checkpointctl of today are in Debian's unstable suite; those of Debian 12 are years older. Their libc must never
 # replace the system's, so programs, libraries, libc and the dynamic loader lie together below the prefix:
 #
 #   bin/      the programs. Put it into the path, and CRIU too (scripts/install-criu.sh)
@@ -18,17 +18,17 @@ source "$(dirname "${BASH_SOURCE[0]}")/debian-packages.sh"
 
 prefix=/opt/infinijup/containers
 # The packages whose programs are wanted, and what those load while they run: crun its library of CRIU's.
-packages=(runc crun libcriu2 containerd conmon podman netavark nftables)
+packages=(runc crun libcriu2 containerd conmon podman netavark nftables checkpointctl)
 read_prefix "$@"
 
 runs() {
     local program
-    for program in runc crun containerd ctr containerd-shim-runc-v2 podman conmon netavark nft; do
-        if [ "$program" = containerd-shim-runc-v2 ]; then
-            "$prefix/bin/$program" -v >/dev/null 2>&1 || return 1
-        else
-            "$prefix/bin/$program" --version >/dev/null 2>&1 || return 1
-        fi
+    for program in runc crun containerd ctr containerd-shim-runc-v2 podman conmon netavark nft checkpointctl; do
+        case $program in
+            containerd-shim-runc-v2) "$prefix/bin/$program" -v ;;
+            checkpointctl) "$prefix/bin/$program" --help ;;
+            *) "$prefix/bin/$program" --version ;;
+        esac >/dev/null 2>&1 || return 1
     done
     # Versions that the tests were written with; containerd before it lets restored containers take devices that nobody gave them (CVE-2026-53492).
     new_enough 2.1.9 "$("$prefix/bin/containerd" --version | sed -n 's/^[^ ]* [^ ]* v\{0,1\}\([0-9.]*\).*/\1/p')" &&

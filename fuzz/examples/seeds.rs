@@ -107,8 +107,41 @@ fn remote() {
     seed("remote", "segment", &[&[6, 1, 0], &entry[..], &tail].concat());
 }
 
+/// Both forms, each compression, and files in a tar file.
+fn checkpoint_archive() {
+    use checkpoint_archive::tar::{Entry, Kind, TarWriter};
+    use checkpoint_archive::{ArchiveWriter, Compression, ImageWriter, Member};
+    let mut files = TarWriter::new(Vec::new());
+    files.entry(&Entry::directory("./")).unwrap();
+    files.put(&Entry::file("tmp/a", 3), &mut &b"abc"[..]).unwrap();
+    files.entry(&Entry::new("tmp/b", Kind::HardLink(b"tmp/a".to_vec()), 0o600)).unwrap();
+    let mut long = Entry::new("l".repeat(120), Kind::Symlink(b"/etc".to_vec()), 0o777);
+    long.xattrs = vec![(b"user.x".to_vec(), b"y".to_vec())];
+    files.entry(&long).unwrap();
+    files.entry(&Entry::new("null", Kind::Char(1, 3), 0o666)).unwrap();
+    let files = files.finish().unwrap();
+    seed("checkpoint_archive", "files", &files);
+    for (name, how) in [("plain", Compression::None), ("gzip", Compression::Gzip), ("zstd", Compression::Zstd)] {
+        let mut archive = ArchiveWriter::layer(Vec::new(), how, 0).unwrap();
+        let spec = br#"{"annotations":{"io.container.manager":"libpod"},"mounts":[{"source":"/"}],"hooks":{"prestart":[{"path":"/x"}]}}"#;
+        archive.bytes(&Member::Spec, spec).unwrap();
+        archive.bytes(&Member::Config, br#"{"id":"00","name":"web","cdiDevices":["a/b=c"]}"#).unwrap();
+        archive.bytes(&Member::Deleted, br#"["/a/b"]"#).unwrap();
+        archive.bytes(&Member::Layer, &files).unwrap();
+        archive.bytes(&Member::volume("v").unwrap(), &files).unwrap();
+        archive.bytes(&Member::image("inventory.img").unwrap(), b"i").unwrap();
+        let (file, layer) = archive.finish().unwrap();
+        seed("checkpoint_archive", name, &file);
+        let annotations = [("org.criu.checkpoint.container.name".to_owned(), "web".to_owned())].into();
+        let image = ImageWriter { name: "x:1", architecture: "amd64", created: "", annotations: &annotations };
+        seed("checkpoint_archive", &format!("image-{name}"), &image.write(Vec::new(), &layer, &mut &file[..]).unwrap());
+    }
+    seed("checkpoint_archive", "json", br#"{"a":[1,-2,0.5,"x",null,{"b":{}}]}"#);
+}
+
 fn main() {
     gpu_helper();
+    checkpoint_archive();
     page_lists();
     remote();
     let directory = tempfile::tempdir().unwrap();

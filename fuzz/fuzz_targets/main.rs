@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 
 mod archive;
+mod checkpoint_archive;
 mod chunk_list;
 mod criu_images;
 mod gpu_helper;
@@ -25,6 +26,7 @@ type Target = fn(&[u8]);
 
 const TARGETS: &[(&str, Target)] = &[
     ("archive", archive::run),
+    ("checkpoint_archive", checkpoint_archive::run),
     ("chunk_list", chunk_list::run),
     ("criu_images", criu_images::run),
     ("gpu_helper", gpu_helper::run),

@@ -27,7 +27,8 @@ use crate::reach::{Reference, References};
 use crate::store::Store;
 use crate::transaction::WriteTransaction;
 
-const MAGIC: &[u8; 8] = b"IJXPORT\n";
+/// How such a file begins.
+pub const MAGIC: &[u8; 8] = b"IJXPORT\n";
 const VERSION: u16 = 1;
 const HEADER_LEN: usize = 80;
 

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use cas_core::{Class, StoreError};
+use checkpoint_archive::ArchiveError;
 use containers::ContainerError;
 use gpu_detect::DetectError;
 use jupyter_bridge::JupyterError;
@@ -62,6 +63,9 @@ impl Facts {
             }
             if let Some(cause) = cause.downcast_ref::<StoreError>() {
                 return Self::new(of_store(cause), cause.code(), cause.hint());
+            }
+            if let Some(cause) = cause.downcast_ref::<ArchiveError>() {
+                return Self::new(of_archive(cause), cause.code(), cause.hint());
             }
             if let Some(cause) = cause.downcast_ref::<ManifestError>() {
                 return Self::new(of_class(cause.class()), cause.code(), cause.hint());
@@ -155,6 +159,15 @@ fn of_remote(error: &RemoteError) -> Code {
             Class::NotFound => Code::NotFound,
             class => of_class(class),
         },
+    }
+}
+
+/// An archive of others that is damaged says nothing about our own store.
+fn of_archive(error: &ArchiveError) -> Code {
+    match error.class() {
+        Class::Usage => Code::Usage,
+        Class::Refused => Code::ProblemsFound,
+        _ => Code::Failed,
     }
 }
 

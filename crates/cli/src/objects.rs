@@ -21,6 +21,7 @@ pub(crate) fn of_history(error: HistoryError) -> anyhow::Error {
     match error {
         HistoryError::Store(error) => error.into(),
         HistoryError::Manifest(error) => error.into(),
+        HistoryError::Archive(error) => error.into(),
         error @ (HistoryError::Images(_) | HistoryError::BadSnapshot { .. }) => {
             CliError::BadSnapshot(error).into()
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use base::IoError;
 use cas_core::StoreError;
+use checkpoint_archive::ArchiveError;
 use image_store::ImageError;
 use manifest::history::RevisionError;
 use manifest::{ManifestError, ReadError, SaveError};
@@ -24,6 +25,9 @@ pub enum HistoryError {
     /// The images of a snapshot.
     #[error(transparent)]
     Images(ImageError),
+    /// A checkpoint archive of others.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
     /// A snapshot is not as we write them.
     #[error("snapshot {commit} cannot be read: {detail}")]
     BadSnapshot {

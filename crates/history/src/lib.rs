@@ -16,6 +16,7 @@
 //! | `timeline`, `variables` | a commit as it is shown, and what went with it: its document, the names of variables |
 //! | `diff`, `texts` | what lies between two of them, also line by line |
 //! | `images` | one of them as CRIU's images, for other uses |
+//! | `exchange` | one of them as a checkpoint archive that others read, and the other way round |
 //! | `names` | threads and tags |
 //! | `forget`, `gc` | commits leave history, and what only they led to is freed |
 //! | `families` | which threads are connected with each other |
@@ -30,6 +31,7 @@ mod commits;
 mod diff;
 pub mod encryption;
 mod error;
+mod exchange;
 mod families;
 mod forget;
 mod gc;
@@ -49,6 +51,7 @@ mod variables;
 
 pub use commits::{KeptFor, NewCommit};
 pub use error::{HistoryError, Result};
+pub use exchange::{ArchiveForm, ArchiveIn, ArchiveOut, Arrived, Written};
 pub use families::Families;
 pub use forget::Forgotten;
 pub use images::write_images;

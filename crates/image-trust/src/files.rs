@@ -18,7 +18,7 @@ use crate::reach::{Need, Wanted};
 use crate::wire::Message;
 
 /// Type of a descriptor, the field that describes it, and in there the fields with its owner and its socket options.
-const KINDS: [(u64, u32, u32, u32); 14] = [
+pub(crate) const KINDS: [(u64, u32, u32, u32); 14] = [
     (1, REG, 5, 0),
     (2, 18, 4, 0),
     (3, FIFO, 0, 0),
@@ -34,11 +34,11 @@ const KINDS: [(u64, u32, u32, u32); 14] = [
     (18, 20, 4, 0),
     (20, 22, 5, 0),
 ];
-const REG: u32 = 3;
+pub(crate) const REG: u32 = 3;
 const INET: u32 = 4;
 const NETLINK: u32 = 7;
 const TIMERFD: u32 = 12;
-const UNIX: u32 = 16;
+pub(crate) const UNIX: u32 = 16;
 const FIFO: u32 = 17;
 const TTY: u32 = 19;
 
@@ -48,10 +48,10 @@ const O_PATH: u64 = 0o10_000_000;
 
 const FILE_PRIVATE: u64 = 1 << 6;
 const FILE_SHARED: u64 = 1 << 7;
-const VSYSCALL: u64 = 1 << 2;
+pub(crate) const VSYSCALL: u64 = 1 << 2;
 const MEMFD: u64 = 1 << 14;
 /// Mappings of packet sockets, uprobes, plugins, and what CRIU itself cannot restore.
-const UNWANTED_MAPPINGS: u64 = 1 << 11 | 1 << 17 | 1 << 27 | 1 << 31;
+pub(crate) const UNWANTED_MAPPINGS: u64 = 1 << 11 | 1 << 17 | 1 << 27 | 1 << 31;
 
 /// How an id of a file is used.
 #[derive(Clone, Copy, Default)]

@@ -30,6 +30,17 @@ enum Layout {
     Segments,
     /// No messages: memory.
     Raw,
+    /// Messages that nobody acts upon: a container's network, which its runtime makes.
+    Unread,
+}
+
+/// What images are of, which decides which of them there may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Of {
+    /// A tree without namespaces of its own.
+    Session,
+    /// A container, with namespaces that its runtime has made.
+    Container,
 }
 
 /// A message of its own with the stem of its file, in the order of reading.
@@ -94,10 +105,28 @@ fn kind(stem: &str) -> Option<(u32, Layout)> {
     })
 }
 
+/// What only containers have: namespaces, and what was in the file systems in memory that are theirs.
+fn kind_in_container(stem: &str) -> Option<(u32, Layout)> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let archive = stem.strip_suffix(".tar.gz").unwrap_or_default();
+    let in_memory = archive.strip_prefix("tmpfs-dev-").or_else(|| archive.strip_prefix("tmpfs-"));
+    if in_memory.is_some_and(is_number) {
+        return Some((0, Layout::Raw));
+    }
+    let (name, _) = stem.rsplit_once('-').filter(|(_, number)| is_number(number))?;
+    Some(match name {
+        "netns" => (0x5593_3752, Layout::Unread),
+        "netdev" => (0x5737_3951, Layout::Unread),
+        "userns" => (0x5547_4906, Layout::Unread),
+        "ifaddr" | "route" | "route6" | "rule" | "iptables" | "ip6tables" | "nftables" => (0, Layout::Raw),
+        _ => return None,
+    })
+}
+
 impl Images {
     /// Reads everything in `dir`. What is wrong with the images is in `faults`; only a directory that cannot be read at all
     /// is an error.
-    pub(crate) fn read(dir: &Path) -> Result<Self> {
+    pub(crate) fn read(dir: &Path, of: Of) -> Result<Self> {
         let mut images = Self { messages: BTreeMap::new(), faults: Vec::new() };
         for entry in fs::read_dir(dir).map_err(io_error("read", dir))? {
             let entry = entry.map_err(io_error("read", dir))?;
@@ -112,7 +141,11 @@ impl Images {
                 continue;
             }
             let Some(stem) = name.strip_suffix(".img") else { continue };
-            let Some((magic, layout)) = kind(stem) else {
+            let found = match of {
+                Of::Session => kind(stem),
+                Of::Container => kind_in_container(stem).or_else(|| kind(stem)),
+            };
+            let Some((magic, layout)) = found else {
                 images.faults.push(format!("{name} is a kind of image that no session of ours has"));
                 continue;
             };
@@ -160,7 +193,7 @@ fn read_messages(path: &Path, magic: u32, layout: Layout) -> std::result::Result
     }
     let mut messages = Vec::new();
     match layout {
-        Layout::Raw => {}
+        Layout::Raw | Layout::Unread => {}
         Layout::Head(schema) => messages.push(input.message(schema)?.ok_or("empty")?),
         Layout::Messages(schema) => {
             while let Some(message) = input.message(schema)? {
@@ -269,12 +302,32 @@ mod tests {
     }
 
     #[test]
+    fn a_container_has_more_sorts_of_images_and_not_any() {
+        for known in [
+            "userns-7",
+            "netns-9",
+            "netdev-9",
+            "iptables-9",
+            "route6-9",
+            "tmpfs-dev-73.tar.gz",
+            "tmpfs-4.tar.gz",
+        ] {
+            assert!(kind_in_container(known).is_some(), "{known}");
+        }
+        for unknown in
+            ["tmpfs-dev-73", "tmpfs-x.tar.gz", "userns", "fanotify-1", "binfmt-misc", "core-1", "autofs-3"]
+        {
+            assert!(kind_in_container(unknown).is_none(), "{unknown}");
+        }
+    }
+
+    #[test]
     fn a_link_and_an_unknown_image_are_faults() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/", dir.path().join("parent")).unwrap();
         fs::write(dir.path().join("userns-7.img"), b"").unwrap();
         fs::write(dir.path().join("dump.log"), b"").unwrap();
-        let images = Images::read(dir.path()).unwrap();
+        let images = Images::read(dir.path(), Of::Session).unwrap();
         assert_eq!(images.faults.len(), 2, "{:?}", images.faults);
     }
 
@@ -285,7 +338,7 @@ mod tests {
         bytes.extend(0x5505_3847_u32.to_le_bytes());
         fs::write(dir.path().join("pstree.img"), &bytes).unwrap();
         fs::write(dir.path().join("files.img"), b"short").unwrap();
-        let images = Images::read(dir.path()).unwrap();
+        let images = Images::read(dir.path(), Of::Session).unwrap();
         assert!(
             images.faults.iter().any(|fault| fault.contains("not what its name says")),
             "{:?}",

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod container;
 mod error;
 mod files;
 mod images;
@@ -41,7 +42,7 @@ pub fn check_images(dir: &Path, user: &User) -> Result<()> {
     if user.uid == 0 {
         return Ok(());
     }
-    let images = images::Images::read(dir)?;
+    let images = images::Images::read(dir, images::Of::Session)?;
     let mut findings = Findings::default();
     for fault in &images.faults {
         findings.add(fault.as_str());
@@ -52,6 +53,20 @@ pub fn check_images(dir: &Path, user: &User) -> Result<()> {
         findings.add(refused);
     }
     findings.verdict(user)
+}
+
+/// What is wrong with the images of a container that somebody else has dumped; empty if nothing is.
+///
+/// Who its processes are, what they may and which mounts they have is not for images to say, and is not asked here: whoever restores them
+/// makes the container from its live specification, and holds them to that.
+pub fn faults_of_container(dir: &Path) -> Result<Vec<String>> {
+    let images = images::Images::read(dir, images::Of::Container)?;
+    let mut findings = Findings::default();
+    for fault in &images.faults {
+        findings.add(fault.as_str());
+    }
+    container::check(&images, &mut findings);
+    Ok(findings.0)
 }
 
 /// Refuses restored processes that hold more than `user` may have. To be called when CRIU has restored everything and

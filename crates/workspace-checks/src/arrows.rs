@@ -29,6 +29,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cas-core", &[]),
     ("manifest", &["cas-core"]),
     ("remote", &["cas-core"]),
+    // Files of other people's making, which hold neither store nor engine.
+    ("checkpoint-archive", &[]),
     // The engines know neither the store nor each other.
     ("gpu-detect", &[]),
     ("checkpoint-cuda", &[]),
@@ -56,8 +58,11 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("preflight", &["sandbox", "staging"]),
     // Who is taken off GPUs and who gets which, decided before anything is touched.
     ("gpu-plan", &["gpu-detect", "checkpoint-cuda", "sandbox", "preflight", "manifest"]),
-    // What is done with commits, in the name of a session's user, and how they are shown.
-    ("history", &["api", "sandbox", "image-store", "manifest", "cas-core"]),
+    // What is done with commits, in the name of a session's user, and how they are shown; as archives of others they are looked at first.
+    (
+        "history",
+        &["api", "sandbox", "image-store", "image-trust", "checkpoint-archive", "manifest", "cas-core"],
+    ),
     // Rules for what happens by itself, which depends on what a kernel does.
     ("policy", &["jupyter-bridge"]),
     // What is written down of a session, and follows its history when that is encrypted.
@@ -121,6 +126,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "gpu-detect",
             "containers",
             "jupyter-bridge",
+            "checkpoint-archive",
             "history",
             "past",
             "manifest",

@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.daemon import criu
 
 PREFIX = Path(os.environ.get("INFINIJUP_CONTAINERS", "/opt/infinijup/containers"))
-NEEDED = ("runc", "crun", "containerd", "ctr", "podman", "conmon")
+NEEDED = ("runc", "crun", "containerd", "ctr", "podman", "conmon", "checkpointctl")
 
 
 def missing():

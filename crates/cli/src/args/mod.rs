@@ -43,7 +43,7 @@ pub(crate) use start::{
     StartOptions,
 };
 pub(crate) use store::{InitArgs, RotateKeysArgs, StoreCommand, VerifyArgs};
-pub(crate) use transfer::{ExportArgs, ImportArgs, MountArgs};
+pub(crate) use transfer::{CheckpointForm, ExportArgs, ImportArgs, MountArgs};
 
 use crate::error::CliError;
 use crate::exit;

@@ -95,7 +95,7 @@ pub(crate) struct RemoteGcArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TransferArgs {
     /// No more bytes a second than these: 500k, 10M
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = amount)]
     pub(crate) limit_rate: Option<u64>,
     /// Only show what would be done
     #[arg(long, short = 'n')]
@@ -204,15 +204,19 @@ pub(crate) struct CloneArgs {
     pub(crate) transfer: TransferArgs,
 }
 
-fn rate(text: &str) -> Result<u64, String> {
+/// A number of bytes.
+pub(super) fn amount(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" => 1,
         "k" | "K" => 1 << 10,
         "m" | "M" => 1 << 20,
         "g" | "G" => 1 << 30,
-        _ => return Err("a rate ends with k, M or G".to_owned()),
+        _ => return Err("it ends with k, M or G".to_owned()),
     };
-    let number: u64 = digits.parse().map_err(|_| "a rate is a number, and k, M or G")?;
-    number.checked_mul(factor).filter(|rate| *rate > 0).ok_or_else(|| "that is no rate".to_owned())
+    let number: u64 = digits.parse().map_err(|_| "it is a number, and k, M or G")?;
+    number
+        .checked_mul(factor)
+        .filter(|amount| *amount > 0)
+        .ok_or_else(|| "it is nothing, or too much".to_owned())
 }

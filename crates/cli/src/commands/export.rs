@@ -10,7 +10,7 @@ use cas_core::{ObjectId, Store, StoreError};
 use manifest::ByteText;
 use serde::Serialize;
 
-use super::target;
+use super::{checkpoint_archive, target};
 use crate::args::ExportArgs;
 use crate::context::{Context, directory_of};
 use crate::format;
@@ -33,13 +33,16 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<()> {
     if args.criu_images {
         return images(context, &store, id, &args.file);
     }
+    if let Some(form) = args.checkpoint_image {
+        return checkpoint_archive::export(context, &store, id, &args.file, form);
+    }
     let follow = if args.history { Follow::All } else { Follow::Strong };
     let job = Job { context, store: &store, id, follow };
     if args.file == Path::new("-") {
         job.to_stdout()?;
         return Ok(());
     }
-    let moved = job.to_file(&args.file)?;
+    let moved = to_new_file(&args.file, |out| job.write(out))?;
     let done = Exported {
         message_type: "exported",
         commit: id.to_string(),
@@ -104,34 +107,34 @@ impl Job<'_> {
         out.flush().map_err(StoreError::io("write to", "stdout"))?;
         Ok(())
     }
+}
 
-    /// The file appears whole or not at all, and never in the place of another.
-    fn to_file(&self, path: &Path) -> Result<Moved> {
-        if path.symlink_metadata().is_ok() {
-            return Err(StoreError::io("create", path)(rustix::io::Errno::EXIST.into()).into());
-        }
-        let directory = directory_of(path);
-        let temporary = directory.join(format!(".infinijup-export-{}", fsio::random_name()?));
-        let written = self.through(&temporary, path);
-        if written.is_err() {
-            // It may be gone or was never made.
-            let _ = LocalDisk.remove(&temporary);
-        }
-        let moved = written?;
-        LocalDisk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))?;
-        Ok(moved)
+/// The file appears whole or not at all, and never in the place of another.
+pub(super) fn to_new_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
+    if path.symlink_metadata().is_ok() {
+        return Err(StoreError::io("create", path)(rustix::io::Errno::EXIST.into()).into());
     }
+    let directory = directory_of(path);
+    let temporary = directory.join(format!(".infinijup-export-{}", fsio::random_name()?));
+    let written = through(&temporary, path, write);
+    if written.is_err() {
+        // It may be gone or was never made.
+        let _ = LocalDisk.remove(&temporary);
+    }
+    let written = written?;
+    LocalDisk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))?;
+    Ok(written)
+}
 
-    fn through(&self, temporary: &Path, path: &Path) -> Result<Moved> {
-        let file = LocalDisk.create(temporary).map_err(StoreError::io("create", temporary))?;
-        let mut out = BufWriter::with_capacity(1 << 20, Out(file));
-        let moved = self.write(&mut out)?;
-        let mut file = out.into_inner().map_err(|error| StoreError::io("write", path)(error.into_error()))?;
-        file.0.sync().map_err(StoreError::io("sync", path))?;
-        drop(file);
-        LocalDisk.rename_new(temporary, path).map_err(StoreError::io("create", path))?;
-        Ok(moved)
-    }
+fn through<T>(temporary: &Path, path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
+    let file = LocalDisk.create(temporary).map_err(StoreError::io("create", temporary))?;
+    let mut out = BufWriter::with_capacity(1 << 20, Out(file));
+    let written = write(&mut out)?;
+    let mut file = out.into_inner().map_err(|error| StoreError::io("write", path)(error.into_error()))?;
+    file.0.sync().map_err(StoreError::io("sync", path))?;
+    drop(file);
+    LocalDisk.rename_new(temporary, path).map_err(StoreError::io("create", path))?;
+    Ok(written)
 }
 
 struct Out(Box<dyn DiskFile>);

@@ -5,13 +5,14 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use anyhow::Result;
+use cas_core::archive;
 use cas_core::refs::{Expected, RefChange};
 use cas_core::{ObjectId, Store, StoreError, WriteTransaction};
 use manifest::history::{self, Grafts};
 use manifest::{COMMIT, Commit, ManifestObject, Thread};
 use serde::Serialize;
 
-use super::{tag, target};
+use super::{checkpoint_archive, tag, target};
 use crate::args::ImportArgs;
 use crate::context::Context;
 use crate::format;
@@ -39,8 +40,17 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
         let file = File::open(&args.file).map_err(StoreError::io("open", &args.file))?;
         (&args.file, Box::new(file))
     };
-    let transaction = store.write(&[])?;
     let mut input = BufReader::with_capacity(1 << 20, input);
+    let mut head = Vec::new();
+    (&mut input)
+        .take(archive::MAGIC.len() as u64)
+        .read_to_end(&mut head)
+        .map_err(StoreError::io("read", path))?;
+    let mut input = io::Cursor::new(head.clone()).chain(input);
+    if head != archive::MAGIC {
+        return checkpoint_archive::import(context, args, &store, name.as_deref(), &mut input);
+    }
+    let transaction = store.write(&[])?;
     let references = ManifestReferences::default();
     let moved = transaction.import(path, &mut input, &references, &context.meter)?;
     if moved.kind != COMMIT {
@@ -69,14 +79,18 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<()> {
         format::count(stats.new_objects)
     );
     context.printer.data(&done, &[line])?;
-    if name.is_none() {
-        let id = moved.root.short();
-        let text = format!(
-            "nothing leads to it yet: give it a name with `infinijup tag NAME {id}`, or gc deletes it"
-        );
-        context.printer.warning(&text);
-    }
+    warn_unnamed(context, name.as_deref(), &moved.root);
     Ok(())
+}
+
+/// What has no name is on its way out.
+pub(super) fn warn_unnamed(context: &Context, name: Option<&str>, id: &ObjectId) {
+    if name.is_none() {
+        let id = id.short();
+        context.printer.warning(&format!(
+            "nothing leads to it yet: give it a name with `infinijup tag NAME {id}`, or gc deletes it"
+        ));
+    }
 }
 
 /// What was forgotten and has come back is not forgotten any more.
@@ -101,7 +115,7 @@ pub(super) fn recall(
 }
 
 /// A new name must be free. A thread may also move forward. What is as wanted already needs no change.
-fn change(store: &Store, name: &str, new: ObjectId) -> Result<Option<RefChange>> {
+pub(super) fn change(store: &Store, name: &str, new: ObjectId) -> Result<Option<RefChange>> {
     let expected = match store.refs().get(name)? {
         Some(now) if now == new => return Ok(None),
         Some(now) if name.starts_with(Thread::PREFIX) && came_before(store, &now, &new)? => Expected::At(now),

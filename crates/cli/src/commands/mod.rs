@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod cat;
+mod checkpoint_archive;
 mod completions;
 mod daemon;
 mod debug;

@@ -5,6 +5,7 @@
     reason = "clippy.toml allows these in #[test] functions only, not in their helpers"
 )]
 
+mod container;
 mod crafted;
 mod scene;
 mod wire;

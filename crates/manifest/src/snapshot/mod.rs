@@ -4,9 +4,11 @@
 //! its bytes. So `show` can list it and garbage collection can keep it without knowing what it means. Those who know the
 //! name read it through a typed view ([`TypedSection`]; the known ones are in this module).
 
+mod archive;
 mod gpu;
 mod sections;
 
+pub use archive::{ArchiveFacts, ArchiveSection};
 pub use gpu::{DeviceMemory, GpuProcess, GpuSection};
 pub use sections::{
     AddressSpace, CriuSection, HostSection, LabelSection, MemorySection, NotCaptured, NotebookSection,

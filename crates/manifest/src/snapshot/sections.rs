@@ -38,11 +38,11 @@ pub(super) fn attributes<T: DeserializeOwned>(section: &Section) -> Result<T> {
     serde_json::from_value(Value::Object(members)).map_err(|error| fault(section, error.to_string()))
 }
 
-fn fault(section: &Section, detail: impl Into<String>) -> ManifestError {
+pub(super) fn fault(section: &Section, detail: impl Into<String>) -> ManifestError {
     ManifestError::malformed(format!("section `{}`", section.name), detail)
 }
 
-fn blob(section: &Section, root: &Root) -> Result<BlobRef> {
+pub(super) fn blob(section: &Section, root: &Root) -> Result<BlobRef> {
     match root.target {
         RootTarget::Blob(blob) => Ok(blob),
         _ => Err(fault(section, format!("root `{}` is not a blob", root.name))),

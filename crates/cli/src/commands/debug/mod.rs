@@ -223,7 +223,8 @@ fn wrong(text: &OsString, form: &str) -> CliError {
     }
 }
 
-fn author(host: String) -> Author {
+/// Whoever runs this.
+pub(super) fn author(host: String) -> Author {
     let uid = rustix::process::getuid().as_raw();
     let name = name_of(uid).or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| uid.to_string());
     Author { name, uid, host, extra: Extra::default() }

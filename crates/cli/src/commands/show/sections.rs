@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use manifest::snapshot::{
-    GpuSection, HostSection, LabelSection, NotebookSection, WorkspacePolicy, WorkspaceSection,
+    ArchiveSection, GpuSection, HostSection, LabelSection, NotebookSection, WorkspacePolicy, WorkspaceSection,
 };
 use manifest::{Root, RootTarget, Section, Snapshot, TypedSection};
 use serde::Serialize;
@@ -113,6 +113,16 @@ fn facts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         let devices = process.devices.join(", ");
         facts
             .push(("gpu", format!("pid {}: {} on {devices}", process.pid, format::size(process.vram_bytes))));
+    }
+    if let Some(ArchiveSection { said, .. }) = known::<ArchiveSection>(snapshot) {
+        let image = if said.image.is_empty() { String::new() } else { format!(", image {}", said.image) };
+        facts.push(("archive", format!("container {} of {}{image}", said.container, said.engine)));
+        let sorts: Vec<String> =
+            said.never_applied.iter().map(|(sort, count)| format!("{count} {sort}")).collect();
+        if !sorts.is_empty() {
+            facts.push(("  asks for", format!("{} (never applied)", sorts.join(", "))));
+        }
+        facts.extend(said.left_out.into_iter().map(|what| ("  not taken", what)));
     }
     if let Some(label) = known::<LabelSection>(snapshot) {
         facts.extend(label.fields.into_iter().map(|(name, value)| ("mark", format!("{name} = {value}"))));
