@@ -23,6 +23,11 @@ export INFINIJUP_SIDE_BY_SIDE=200
 # Rounds of a kernel with two GPUs, and MiB on each of them (8x64,2x256). Of all tests with a GPU these took longest: twenty rounds of 64 MiB
 # are seven minutes, and what a round can leave behind shows after eight.
 export INFINIJUP_GPU_STORIES=20x64,20x1024
+# Rounds of a container that is put to sleep and brought back, and MiB that it has on each of two GPUs (2, 8).
+export INFINIJUP_CONTAINER_ROUNDS=10
+export INFINIJUP_CONTAINER_GPU_MIB=256
+# Kills of a daemon at any moment of a suspend or resume of a container (6).
+export INFINIJUP_CONTAINER_KILLS=40
 # Freezes in which every page of a program that is followed is compared with its copy (100).
 export INFINIJUP_MEMORY_CHECKS=2000
 # How long the tests in Rust of a stage may take then (900).

@@ -18,10 +18,12 @@ export type Activity = {
 /** What a kernel is doing, as it said itself. */
 export type ActivityState = 'busy' | 'idle' | 'unknown';
 
-/** `POST /v1/attach`. */
+/** `POST /v1/attach`. One of `pid` and `container`. */
 export type AttachRequest = {
   /** The root of a process tree of the caller's, as the caller sees it. */
-  pid: number;
+  pid?: number | null;
+  /** A container. One that is a session already is that one, also while it sleeps. For root only. */
+  container?: ContainerName | null;
   /** A name for the session. */
   name?: string | null;
 };
@@ -158,6 +160,20 @@ export type Commits = {
   commits: CommitView[];
   /** With `family=true`: the threads that these commits are on; none otherwise. */
   threads?: ThreadView[];
+};
+
+/** Which container. */
+export type ContainerName = {
+  /** Its id, its name, its pod or the number of a process in it. */
+  which: string;
+  /** Only of this runtime: `runc`, `crun`, `containerd` or `podman`. */
+  runtime?: string | null;
+  /** The socket of containerd. */
+  address?: Text | null;
+  /** The namespace of containerd. */
+  namespace?: string | null;
+  /** The state directory of runc or crun. */
+  runtime_root?: Text | null;
 };
 
 /** A file that was copied. */

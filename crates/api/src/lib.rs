@@ -42,10 +42,10 @@ pub use history::{
 pub use job::{Job, JobKind, JobResult, JobState, Jobs, Step};
 pub use operation::{
     AttachRequest, BranchOutcome, BranchRequest, CheckRequest, CheckpointOutcome, CheckpointRequest,
-    ExecOutcome, ExecRequest, GaveUp, MappedDirectory, Nothing, RestartRequest, RestoreRequest,
-    RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Signal, SignalName, SignalRequest,
-    Skipped, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StopRequest, SuspendOutcome, SuspendRequest,
-    TimedStep, Uncaptured,
+    ContainerName, ExecOutcome, ExecRequest, GaveUp, MappedDirectory, Nothing, RestartRequest,
+    RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Signal, SignalName,
+    SignalRequest, Skipped, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StopRequest, SuspendOutcome,
+    SuspendRequest, TimedStep, Uncaptured,
 };
 pub use patch::{Keep, SessionPatch, SessionPolicy};
 pub use places::{PlaceError, Places, SOCKET_VARIABLE};

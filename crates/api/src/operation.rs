@@ -417,15 +417,39 @@ pub struct ExecOutcome {
     pub stderr: Text,
 }
 
-/// `POST /v1/attach`.
+/// `POST /v1/attach`. One of `pid` and `container`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachRequest {
     /// The root of a process tree of the caller's, as the caller sees it.
-    pub pid: i32,
+    #[serde(default)]
+    pub pid: Option<i32>,
+    /// A container. One that is a session already is that one, also while it sleeps. For root only.
+    #[serde(default)]
+    pub container: Option<ContainerName>,
     /// A name for the session.
     #[serde(default)]
     pub name: Option<String>,
+}
+
+/// Which container.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerName {
+    /// Its id, its name, its pod or the number of a process in it.
+    pub which: String,
+    /// Only of this runtime: `runc`, `crun`, `containerd` or `podman`.
+    #[serde(default)]
+    pub runtime: Option<String>,
+    /// The socket of containerd.
+    #[serde(default)]
+    pub address: Option<Text>,
+    /// The namespace of containerd.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// The state directory of runc or crun.
+    #[serde(default)]
+    pub runtime_root: Option<Text>,
 }
 
 /// `POST /v1/checkpoint`. For root only: plain images are whatever somebody makes of them.

@@ -167,11 +167,22 @@ impl Criu {
             link_remap: Some(true),
             ghost_limit: Some(GHOST_LIMIT),
             // Peers go on without us after a dump, so a connection that came back would be out of step.
-            tcp_close: Some(true),
+            tcp_close: Some(options.container.as_ref().is_none_or(|around| around.tcp_close)),
             // A client that is just connecting must not make a dump fail.
             tcp_skip_in_flight: Some(true),
             network_lock: Some(NetworkLock::Skip.into()),
-            manage_cgroups_mode: Some(CgroupsMode::Ignore.into()),
+            manage_cgroups_mode: Some(match &options.container {
+                None => CgroupsMode::Ignore.into(),
+                // Its runtime puts it into the cgroup that it is to have. What it made below that is its own.
+                Some(_) => CgroupsMode::Soft.into(),
+            }),
+            root: options.container.as_ref().map(|around| around.root.as_os_str().as_bytes().to_vec()),
+            external: options
+                .container
+                .iter()
+                .flat_map(|around| &around.external)
+                .map(|name| name.as_bytes().to_vec())
+                .collect(),
             irmap_scan_paths: options
                 .watched
                 .iter()

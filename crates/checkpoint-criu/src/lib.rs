@@ -33,5 +33,5 @@ pub use kernel::kernel_notes_of_host;
 pub use memory_path::{
     ComingBack, Leaving, LeftOut, MapId, MemoryPath, Missing, Plain, TakePages, WayBack, WayOut,
 };
-pub use options::{DEFAULT_TIME_LIMIT, DumpOptions, Habitat, Leave, RestoreOptions, Runner};
+pub use options::{DEFAULT_TIME_LIMIT, DumpOptions, Habitat, Leave, RestoreOptions, Runner, Surroundings};
 pub use release::release;

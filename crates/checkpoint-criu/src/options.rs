@@ -25,6 +25,18 @@ pub enum Habitat {
     },
 }
 
+/// What of a container somebody else makes before a restore: its runtime, from the specification that it has then. CRIU leaves it out of
+/// the images but for the name by which it will be given.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Surroundings {
+    /// The directory that is the container's root.
+    pub root: PathBuf,
+    /// Mounts and namespaces, in the words of CRIU's `--external`.
+    pub external: Vec<OsString>,
+    /// Whether connections come back closed. CRIU wants to be told the same at the restore; without it, a tree that has some is refused.
+    pub tcp_close: bool,
+}
+
 /// What becomes of a tree after its dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leave {
@@ -48,6 +60,8 @@ pub struct DumpOptions {
     pub tree: i32,
     /// Where it lives.
     pub habitat: Habitat,
+    /// The container that it is, if it is one.
+    pub container: Option<Surroundings>,
     /// Where the images go: a directory that exists and is empty.
     pub images: PathBuf,
     /// Where the log goes: a directory of ours that exists.
@@ -108,6 +122,7 @@ impl DumpOptions {
             log_dir: log_dir.into(),
             leave: Leave::Running,
             habitat: Habitat::Host,
+            container: None,
             watched: Vec::new(),
             unix_sockets: false,
             shell_job: false,

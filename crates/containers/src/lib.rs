@@ -3,11 +3,13 @@
 //! [`Places`] says whom to ask (sockets of containerd, state directories of runc and crun, podman), [`Query`] what was asked for (an id, a
 //! name, a pod, a process), and [`find()`] gives the one [`Container`] that fits. [`examine()`] looks at it as it runs: who holds it still,
 //! what it has on GPUs, and what of its mounts, filters and layers a snapshot has to know. Nothing is changed by any of it.
+//! What is done to a container is in [`back`]: how it is saved so that its runtime can make it again, and how it is asked to.
 //!
 //! What a runtime says about a container is believed as far as it goes about the runtime; what comes from inside of it, file names and
 //! numbers of processes too, is the word of somebody else's program. All of it is bounded in size, and every question in time.
 #![forbid(unsafe_code)]
 
+pub mod back;
 mod command;
 pub mod container;
 pub mod error;

@@ -95,6 +95,12 @@ pub(crate) fn process(pid: i32) -> Checked {
     if pid > 1 { Ok(()) } else { Err(bad_field("pid", "is not the number of a process that can be taken")) }
 }
 
+/// Refuses what is the name of no container.
+pub(crate) fn container(which: &str) -> Checked {
+    let is_name = (1..=512).contains(&which.len()) && !which.chars().any(char::is_control);
+    if is_name { Ok(()) } else { Err(bad_field("container", "names no container")) }
+}
+
 /// Refuses what cannot be noted about a session.
 pub(crate) fn patch(patch: &SessionPatch) -> Checked {
     new_name(patch.name.as_deref())?;

@@ -11,7 +11,8 @@ use api::{
 
 use crate::backend::{Backend, Outcome, Progress};
 use crate::checks::{
-    Checked, absolute, bad_field, command, environment, expression, new_name, process, tag_name, what_to_run,
+    Checked, absolute, bad_field, command, container, environment, expression, new_name, process, tag_name,
+    what_to_run,
 };
 
 /// The most branches that one request can make.
@@ -100,7 +101,11 @@ impl Operation {
             Self::ToSession(_, what) => what.check(),
             Self::Attach(request) => {
                 new_name(request.name.as_deref())?;
-                process(request.pid)
+                match (request.pid, &request.container) {
+                    (Some(pid), None) => process(pid),
+                    (None, Some(which)) => container(&which.which),
+                    _ => Err(bad_field("pid", "or `container` must be given, and not both")),
+                }
             }
             Self::Checkpoint(request) => {
                 process(request.pid)?;

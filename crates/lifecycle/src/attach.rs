@@ -1,27 +1,24 @@
-//! Trees that we did not start: adopted for good (`attach`), or dumped and restored once without supervision.
+//! What we did not start: trees and containers, adopted for good (`attach`); trees, dumped and restored once without supervision.
 //!
 //! An adopted tree has no box: it lives in the machine's namespaces, with the machine's process ids and ports. It can be
 //! snapshotted, rolled back, suspended and resumed, because its ids are free again when it has ended. It cannot be branched
-//! beside itself.
+//! beside itself. A container has namespaces that its runtime makes.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use api::{
-    AttachRequest, CheckpointOutcome, CheckpointRequest, Network, RestoreRequest, RestoredOutcome,
-    SessionState, SessionView,
+    AttachRequest, CheckpointOutcome, CheckpointRequest, RestoreRequest, RestoredOutcome, SessionView,
 };
 use checkpoint_criu::{Leave, NoHooks};
-use jiff::Timestamp;
 use manifest::snapshot::GpuSection;
 use preflight::Needs;
 use sandbox::User;
 use sandbox::process::{self, Identity};
 use session_record::journal::Phase;
 use session_record::place::make;
-use session_record::{GpuWish, HabitatKind, Notes, Record, SessionId, write_json};
-use workspace::FilePolicy;
+use session_record::{Adopted, HabitatKind, Record, SessionId, session_view, write_json};
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result, io_error};
@@ -34,59 +31,57 @@ use session_record::locks::Doing;
 const GPU_FILE: &str = "infinijup-gpu.json";
 
 impl Engine {
-    /// Looks after a process tree that runs already, as a session.
+    /// Looks after a process tree or a container that runs already, as a session. A container is one session, however often it is asked for.
     pub fn attach(&self, request: &AttachRequest) -> Result<SessionView> {
-        let pid = request.pid;
-        let (init, owner) = attachable(&self.inner.user, pid)?;
-        self.checkpointer().can_serve_host()?;
-        let taken = self.records().values().any(|record| record.init == Some(init));
-        if taken {
-            return Err(LifecycleError::BadRequest { detail: format!("process {pid} is a session already") });
-        }
-        let id = SessionId::random()?;
-        let name = self.free_name(request.name.as_deref(), &id)?;
-        let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
-        let cwd = fs::read_link(format!("/proc/{pid}/cwd"))
-            .map_err(io_error("read", format!("/proc/{pid}/cwd")))?;
-        let place = &self.inner.place;
-        make(&place.session(&id))?;
-        make(&place.criu_log(&id))?;
-        let record = Record {
-            thread: self.inner.store.open()?.free_thread(&name, id.as_str())?,
-            id,
-            name,
-            state: SessionState::Running,
-            command: process::command_line(pid),
-            workspace: cwd.clone(),
-            cwd: cwd.clone(),
-            created: Timestamp::now(),
-            network: Network::Host,
-            outside: false,
-            files: FilePolicy::Open,
-            memory_limit: None,
-            pids_limit: None,
-            kernel: None,
-            head: None,
-            origin: None,
-            files_at: cwd,
-            init: Some(init),
-            holder: None,
-            forwarder: None,
-            pasta: None,
-            exit: None,
-            outside_copies: Vec::new(),
-            ids: None,
-            mapped: Vec::new(),
-            habitat: HabitatKind::HostTree,
-            gpu_wish: GpuWish::All,
-            gpus: Vec::new(),
-            gpu_trouble: None,
-            sidecars: Vec::new(),
-            notes: Notes::default(),
-            owner,
+        let (found, owner) = match (request.pid, &request.container) {
+            (Some(pid), None) => self.adopt_tree(pid)?,
+            (None, Some(which)) => {
+                let is_it = |record: &&Record| record.is_container(which) && record.runs_or_sleeps();
+                if let Some(record) = self.records().values().find(is_it) {
+                    return Ok(session_view(record));
+                }
+                self.checkpointer().can_serve_host()?;
+                (self.inner.ports.container.adopt(which)?, self.inner.user.clone())
+            }
+            _ => {
+                let detail = "a process or a container becomes a session, one of them".to_owned();
+                return Err(LifecycleError::BadRequest { detail });
+            }
         };
+        self.checkpointer().can_serve_host()?;
+        // One that was started anew since it ended goes on with its history.
+        let before = self.records().values().find(|record| record.was_before(&found)).cloned();
+        let record = before.map_or_else(|| self.new_adopted(request.name.as_deref(), &found, owner), Ok)?;
+        let _held = self.inner.locks.take(&record.id, &record.name, Doing::Start)?;
+        let (place, id) = (&self.inner.place, &record.id);
+        for directory in [place.session(id), place.criu_log(id), place.box_dir(id)] {
+            make(&directory)?;
+        }
+        let record = record.adopted(found);
         self.save(&record)?;
         Ok(self.running(&record))
+    }
+
+    /// The record of a session that is not there yet.
+    fn new_adopted(&self, name: Option<&str>, found: &Adopted, owner: User) -> Result<Record> {
+        let id = SessionId::random()?;
+        let is_free = |name: &&str| self.check_free_name(name).is_ok();
+        let name = self.free_name(name.or_else(|| found.called().filter(is_free)), &id)?;
+        let thread = self.inner.store.open()?.free_thread(&name, id.as_str())?;
+        Ok(Record::new(id, name, thread, owner))
+    }
+
+    /// A process tree of the machine's.
+    fn adopt_tree(&self, pid: i32) -> Result<(Adopted, User)> {
+        let (init, owner) = attachable(&self.inner.user, pid)?;
+        if self.records().values().any(|record| record.init == Some(init)) {
+            return Err(LifecycleError::BadRequest { detail: format!("process {pid} is a session already") });
+        }
+        let cwd = fs::read_link(format!("/proc/{pid}/cwd"))
+            .map_err(io_error("read", format!("/proc/{pid}/cwd")))?;
+        let (habitat, command) = (HabitatKind::HostTree, process::command_line(pid));
+        let workspace = (cwd.clone(), cwd.clone());
+        Ok((Adopted { init, habitat, container: None, command, cwd, workspace, mapped: Vec::new() }, owner))
     }
 
     /// Dumps a tree into a directory, once. For root only: plain images are whatever someone makes of them.
@@ -104,7 +99,7 @@ impl Engine {
             error
         };
         let plan = self.may_be_dumped(init, directory).map_err(litter)?;
-        let tree = Tree { session: None, kind: HabitatKind::HostTree, holder: None, owner: &owner };
+        let tree = Tree::of_host(&owner);
         let leave = if leave_running { Leave::Running } else { Leave::Ended };
         let wanted = DumpWanted {
             init,
@@ -153,8 +148,7 @@ impl Engine {
         let directory = request.directory.as_path();
         only_root(&self.inner.user, "restore a directory of images")?;
         self.checkpointer().can_serve_host()?;
-        let owner = &self.inner.user;
-        let tree = Tree { session: None, kind: HabitatKind::HostTree, holder: None, owner };
+        let tree = Tree::of_host(&self.inner.user);
         let (images, log_dir) = (directory, directory);
         let wanted =
             RestoreWanted { images, missing: None, follow: false, log_dir, file_locks: true, hold: None };

@@ -224,7 +224,7 @@ impl Engine {
             // It is found a place on disk or in memory below, where both are known.
             staging: None,
             store: place.store(),
-            uid: (!record.habitat.is_host()).then_some(record.owner.uid),
+            uid: (!record.habitat.is_adopted()).then_some(record.owner.uid),
             boxed: self.habitat(record).look_inside(record),
             on_gpu: seen.as_ref().map(|seen| seen.on_gpu.clone()).unwrap_or_default(),
             vram_bytes: seen.as_ref().map_or(0, |seen| seen.vram_bytes),
@@ -240,7 +240,7 @@ impl Engine {
         let staged = self.inner.stages.stage_beside(memory_bytes, needs.vram_bytes)?;
         let plan = seen.map(|seen| (seen.plan)()).transpose()?.flatten();
         // A box that was given some GPUs shows its processes no others.
-        let boxed = !record.habitat.is_host() && !record.gpus.is_empty();
+        let boxed = !record.habitat.is_adopted() && !record.gpus.is_empty();
         let gpu = plan.map(|plan| if boxed { plan.seen_with(&record.gpus) } else { plan });
         Ok(Checked { staged, warnings, gpu })
     }

@@ -86,7 +86,7 @@ impl Engine {
     /// A session with what is being done to it, and what its processes use now.
     pub(crate) fn measured(&self, record: &Record) -> SessionView {
         let init = record.init.map(|init| init.pid);
-        let may_use_gpus = !record.gpus.is_empty() || record.habitat.is_host();
+        let may_use_gpus = !record.gpus.is_empty() || record.habitat.is_adopted();
         SessionView {
             operation: self.inner.locks.job_of(&record.id).map(|kind| kind.as_str().to_owned()),
             activity: self.inner.kernels.activity(&record.id).map(activity),
@@ -99,7 +99,7 @@ impl Engine {
 
     /// Whether a session holds GPU memory now.
     pub(crate) fn holds_gpu_memory(&self, record: &Record) -> bool {
-        let may = !record.gpus.is_empty() || record.habitat.is_host();
+        let may = !record.gpus.is_empty() || record.habitat.is_adopted();
         may && record.init.and_then(|init| self.gpu().held_by(init.pid)).is_some_and(|bytes| bytes > 0)
     }
 

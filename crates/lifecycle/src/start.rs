@@ -4,16 +4,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use api::{Network, SessionState, SessionView, StartRequest};
+use api::{Network, SessionView, StartRequest};
 use base::proc;
-use jiff::Timestamp;
 use jupyter_bridge::ConnectionFile;
 use sandbox::bounded;
 use sandbox::{Commands, SandboxError};
 use session_record::files::{check_directory, replace_for, write_for};
 use session_record::place::{CONNECTION, make, make_for};
 use session_record::words::{file_policy, gpu_wish, session_policy};
-use session_record::{HabitatKind, KernelRecord, Notes, Record, SessionId};
+use session_record::{KernelRecord, Notes, Record, SessionId};
 use workspace::FilePolicy;
 
 use crate::engine::Engine;
@@ -85,39 +84,22 @@ impl Engine {
         }
 
         let Granted { gpus, nodes: devices } = self.gpu().grant(&gpu_wish, &user)?;
+        let thread = self.inner.store.open()?.free_thread(&name, id.as_str())?;
         let mut record = Record {
-            id: id.clone(),
-            thread: self.inner.store.open()?.free_thread(&name, id.as_str())?,
-            name,
-            state: SessionState::Starting,
             command: for_people(&prepared.command),
             cwd,
-            created: Timestamp::now(),
             network: request.network,
             outside: request.outside,
-            workspace: workspace.clone(),
+            files_at: workspace.clone(),
+            workspace,
             files,
             memory_limit: request.memory_limit.or(self.inner.config.memory_limit),
             pids_limit: request.pids_limit.or(self.inner.config.pids_limit),
-            kernel: None,
-            head: None,
-            origin: None,
-            files_at: workspace,
-            init: None,
-            holder: None,
-            forwarder: None,
-            pasta: None,
-            exit: None,
-            outside_copies: Vec::new(),
-            ids: None,
-            mapped: Vec::new(),
-            habitat: HabitatKind::OwnBox,
             gpu_wish,
             gpus,
-            gpu_trouble: None,
             sidecars: request.sidecars.iter().map(|sidecar| words::argv(sidecar)).collect(),
             notes,
-            owner: user,
+            ..Record::new(id, name, thread, user)
         };
         let prepared = Some(Prepared { devices, ..prepared });
         Work::new(self, &mut record, steps).run(START, &mut New { prepared, ..New::default() })?;

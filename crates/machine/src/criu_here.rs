@@ -1,7 +1,7 @@
 //! The CRIU of this machine as the pipelines' [`Checkpointer`].
 //!
-//! In a box it runs inside, with the rights of the box's user namespace. For a tree of the host it runs beside it, which only root's
-//! own daemon can do. It is looked for at first use, so that a machine without it can still list sessions and tell what is
+//! In a box it runs inside, with the rights of the box's user namespace. For a tree of the host and for a container it runs beside it, which
+//! only root's own daemon can do; a container comes back by its runtime ([`crate::containers_here`]). It is looked for at first use, so that a machine without it can still list sessions and tell what is
 //! missing. What it learns about the kernel is kept in a file of this daemon's own, one for each of the two places where it runs.
 //!
 //! The memory of a session in a box is copied ahead ([`crate::ahead`]) if that is switched on, CRIU agrees, and the caller says that nothing
@@ -22,6 +22,7 @@ use sandbox::process::Identity;
 use sandbox::{Program, ROOT_PID, User, inside, inside_directory};
 
 use crate::ahead::{AheadPath, Courses, Mistrust, Plainly};
+use crate::containers_here;
 use crate::criu_notes;
 use crate::filling::FillAndHold;
 use crate::settings::CopyAhead;
@@ -40,6 +41,7 @@ pub(crate) struct CriuHere {
     /// Its notes with which it leaves memory to us, or why there are none.
     changed_notes: OnceLock<Result<PathBuf, String>>,
     program: Program,
+    place: Place,
     /// Where it keeps what it learns about the kernel.
     notes: PathBuf,
     found: OnceLock<(Criu, PathBuf)>,
@@ -72,6 +74,7 @@ impl CriuHere {
             mistrust: Mistrust::new(place),
             changed_notes: OnceLock::new(),
             program: program.clone(),
+            place: place.clone(),
             notes: place.run.join("kdat"),
             found: OnceLock::new(),
             host_notes: OnceLock::new(),
@@ -153,7 +156,7 @@ impl CriuHere {
             (HabitatKind::OwnBox, None) => {
                 Err(LifecycleError::Bug("a session in a box has no box to run CRIU in".to_owned()))
             }
-            (HabitatKind::HostTree, _) => {
+            (HabitatKind::HostTree | HabitatKind::Container, _) => {
                 let (_, notes) = self.for_host()?;
                 Ok((self.beside(tree.owner, notes), Habitat::Host))
             }
@@ -240,6 +243,7 @@ impl Checkpointer for CriuHere {
         let options = DumpOptions {
             tree: wanted.init.pid,
             habitat,
+            container: tree.container.map(containers_here::surroundings).transpose()?,
             images: wanted.images.to_owned(),
             log_dir: wanted.log_dir.to_owned(),
             leave: wanted.leave,
@@ -254,6 +258,17 @@ impl Checkpointer for CriuHere {
     }
 
     fn restore(&self, tree: &Tree<'_>, wanted: &RestoreWanted<'_>, hooks: &mut dyn Hooks) -> Result<i32> {
+        if let (Some(container), Some(session)) = (tree.container, tree.session) {
+            let (criu, _) = self.for_host()?;
+            return containers_here::restore(
+                container,
+                wanted,
+                criu.path(),
+                &self.place,
+                session,
+                self.time_limit,
+            );
+        }
         let (runner, habitat) = self.runner(tree, wanted.images, wanted.log_dir, None)?;
         let options = RestoreOptions {
             images: wanted.images.to_owned(),
@@ -270,7 +285,7 @@ impl Checkpointer for CriuHere {
                     courses: Arc::clone(&self.memory.following),
                 }),
                 (HabitatKind::OwnBox, None) => Arc::clone(&self.memory.way_back),
-                (HabitatKind::HostTree, _) => Arc::new(Plain),
+                (HabitatKind::HostTree | HabitatKind::Container, _) => Arc::new(Plain),
             },
             missing: wanted.missing.clone(),
             follow: wanted.follow

@@ -4,16 +4,17 @@
 //!
 //! | port | here |
 //! |---|---|
-//! | `Checkpointer` | `criu_here`: CRIU, in a box or beside a tree of the host; `ahead/`: memory that is copied before CRIU freezes the tree; `filling`: memory that CRIU does not bring back |
-//! | `Habitat` | `habitat/own_box`: a box of ours; `habitat/host_tree`: processes that were adopted while they ran |
+//! | `Checkpointer` | `criu_here`: CRIU, in a box or beside a tree of the host; `containers_here`: beside a container, and its runtime; `ahead/`: memory that is copied before CRIU freezes the tree; `filling`: memory that CRIU does not bring back |
+//! | `Habitat` | `habitat/own_box`: a box of ours; `habitat/host_tree`: processes that were adopted while they ran; `habitat/container`: containers |
 //! | `Gpu` | `nvidia/`: NVIDIA's driver |
 //! | `Examine` | `doctor_here`: what `infinijup doctor` says |
 //!
-//! All of it is made and plugged in by [`open()`], and nowhere else is it known which of them there are. A container would be a file in
-//! `habitat/`, a variant of [`lifecycle::ports::HabitatKind`], and a line in `open.rs`.
+//! All of it is made and plugged in by [`open()`], and nowhere else is it known which of them there are.
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod asked;
+mod containers_here;
 mod credentials;
 mod criu_here;
 mod criu_notes;

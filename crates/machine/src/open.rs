@@ -9,7 +9,7 @@ use sandbox::Program;
 use crate::ahead::look_after_resting;
 use crate::criu_here::{CriuHere, MemoryWays};
 use crate::doctor_here::DoctorHere;
-use crate::habitat::{HostTree, OwnBox};
+use crate::habitat::{Containers, HostTree, OwnBox};
 use crate::nvidia::Nvidia;
 use crate::program::settle;
 use crate::settings::Settings;
@@ -19,7 +19,7 @@ pub fn open(config: Config, settings: Settings) -> Result<(Engine, Recovery)> {
     Engine::open(config, |place| this_machine(settings, place))
 }
 
-/// CRIU, NVIDIA's GPUs, boxes of ours, and the processes of the host.
+/// CRIU, NVIDIA's GPUs, boxes of ours, containers, and the processes of the host.
 fn this_machine(settings: Settings, place: &Place) -> Result<Ports> {
     let Settings { program, criu, criu_limit, copy_ahead, standby, following, way_back, gpu } = settings;
     sandbox::forget_notes_of_another_boot();
@@ -36,6 +36,7 @@ fn this_machine(settings: Settings, place: &Place) -> Result<Ports> {
     Ok(Ports {
         own_box: Arc::new(OwnBox::new(place, &program, standby)),
         host_tree: Arc::new(HostTree::new(Arc::clone(&criu))),
+        container: Arc::new(Containers::new(place)),
         doctor: Arc::new(DoctorHere {
             place: place.clone(),
             program,

@@ -1,33 +1,179 @@
-//! Which sort of habitat a session lives in, as its record says.
+//! Which sort of habitat a session lives in, as its record says; and of a container, which one it is.
 
+use std::path::PathBuf;
+
+use api::{ContainerName, Text};
+use containers::{ContainerId, Image, Query, Runtime};
+use sandbox::process::Identity;
 use serde::{Deserialize, Serialize};
 
-/// Which of them. On disk it is what it was before there were names for it: whether a tree was adopted.
+/// Which of them. On disk the first two are what they were before there were names for it: whether a tree was adopted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(from = "bool", into = "bool")]
+#[serde(try_from = "OnDisk", into = "OnDisk")]
 pub enum HabitatKind {
     /// A box of ours.
     #[default]
     OwnBox,
     /// The machine itself: not started by us, and nothing around it.
     HostTree,
+    /// A container, which its runtime has made.
+    Container,
 }
 
 impl HabitatKind {
-    /// Whether it is the machine itself.
-    pub fn is_host(self) -> bool {
-        self == Self::HostTree
+    /// Whether somebody else started what lives there.
+    pub fn is_adopted(self) -> bool {
+        self != Self::OwnBox
     }
 }
 
-impl From<bool> for HabitatKind {
-    fn from(attached: bool) -> Self {
-        if attached { Self::HostTree } else { Self::OwnBox }
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum OnDisk {
+    Attached(bool),
+    Named(String),
+}
+
+const CONTAINER: &str = "container";
+
+impl TryFrom<OnDisk> for HabitatKind {
+    type Error = &'static str;
+
+    fn try_from(written: OnDisk) -> Result<Self, Self::Error> {
+        match written {
+            OnDisk::Attached(false) => Ok(Self::OwnBox),
+            OnDisk::Attached(true) => Ok(Self::HostTree),
+            OnDisk::Named(name) if name == CONTAINER => Ok(Self::Container),
+            OnDisk::Named(_) => Err("a habitat that this version does not know"),
+        }
     }
 }
 
-impl From<HabitatKind> for bool {
+impl From<HabitatKind> for OnDisk {
     fn from(kind: HabitatKind) -> Self {
-        kind.is_host()
+        match kind {
+            HabitatKind::OwnBox => Self::Attached(false),
+            HabitatKind::HostTree => Self::Attached(true),
+            HabitatKind::Container => Self::Named(CONTAINER.to_owned()),
+        }
+    }
+}
+
+/// The container that a session is: what is needed to ask its runtime for it, also when it is not there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContainerRecord {
+    /// Who looks after it.
+    pub runtime: Runtime,
+    /// Its id there.
+    pub id: ContainerId,
+    /// The name that somebody gave it.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// containerd's namespace.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// The directory with the specification that it is made from.
+    pub bundle: PathBuf,
+    /// Directories of it that are in memory or the kernel's, and so not files of anybody's.
+    #[serde(default)]
+    pub private: Vec<PathBuf>,
+    /// What it was made from.
+    #[serde(default)]
+    pub image: Option<Image>,
+}
+
+impl ContainerRecord {
+    /// Whether both are the same container of the same runtime.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.runtime, &self.namespace, &self.id) == (&other.runtime, &other.namespace, &other.id)
+    }
+
+    /// Whether people mean it by this.
+    pub fn is_meant(&self, by: &ContainerName) -> bool {
+        let called = self.name.as_deref() == Some(by.which.as_str());
+        let is_it = called || Query::parse(&by.which).is_ok_and(|query| query.fits_id(self.id.as_str()));
+        let (socket, root) = match &self.runtime {
+            Runtime::Containerd { socket } => (Some(socket), None),
+            Runtime::Runc { root, .. } | Runtime::Crun { root, .. } => (None, Some(root)),
+            Runtime::Podman { .. } => (None, None),
+        };
+        let fits = |said: &Option<Text>, known: Option<&PathBuf>| {
+            said.as_ref().is_none_or(|said| known.is_some_and(|known| known == said.as_path()))
+        };
+        let namespace = by.namespace.is_none() || by.namespace == self.namespace;
+        let kind = by.runtime.as_ref().is_none_or(|word| word == self.runtime.kind().word());
+        is_it && kind && namespace && fits(&by.address, socket) && fits(&by.runtime_root, root)
+    }
+}
+
+/// Something that runs already and becomes a session.
+#[derive(Clone, Debug)]
+pub struct Adopted {
+    /// Its first process.
+    pub init: Identity,
+    /// Where it lives.
+    pub habitat: HabitatKind,
+    /// The container, if it is one.
+    pub container: Option<ContainerRecord>,
+    /// What it runs, for people.
+    pub command: Vec<String>,
+    /// Where that runs, as it sees it.
+    pub cwd: PathBuf,
+    /// Its own directory, as it sees it and where that is.
+    pub workspace: (PathBuf, PathBuf),
+    /// Directories that lie elsewhere than it sees them.
+    pub mapped: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Adopted {
+    /// What a session of it is called if nobody says: as the container is.
+    pub fn called(&self) -> Option<&str> {
+        let container = self.container.as_ref()?;
+        let name = container.name.as_deref().unwrap_or_else(|| container.id.short());
+        base::names::check_session(name).is_ok().then_some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_meant_by_its_name_where_it_is_looked_for() {
+        let container = ContainerRecord {
+            runtime: Runtime::Runc { program: "/usr/bin/runc".into(), root: "/run/runc".into() },
+            id: ContainerId::new("c1").unwrap(),
+            name: Some("train".to_owned()),
+            namespace: None,
+            bundle: "/b".into(),
+            private: Vec::new(),
+            image: None,
+        };
+        let by = |which: &str, runtime: Option<&str>, at: Option<&str>| ContainerName {
+            which: which.to_owned(),
+            runtime: runtime.map(str::to_owned),
+            address: None,
+            namespace: None,
+            runtime_root: at.map(Into::into),
+        };
+        assert!(container.is_meant(&by("c1", None, None)) && container.is_meant(&by("train", None, None)));
+        assert!(container.is_meant(&by("c1", Some("runc"), Some("/run/runc"))));
+        for other in [by("c2", None, None), by("c1", Some("crun"), None), by("c1", None, Some("/run/other"))]
+        {
+            assert!(!container.is_meant(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_habitat_is_written_as_it_always_was_and_a_container_by_its_name() {
+        for (kind, text) in [
+            (HabitatKind::OwnBox, "false"),
+            (HabitatKind::HostTree, "true"),
+            (HabitatKind::Container, "\"container\""),
+        ] {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), text);
+            assert_eq!(serde_json::from_str::<HabitatKind>(text).unwrap(), kind);
+        }
+        serde_json::from_str::<HabitatKind>("\"moon\"").unwrap_err();
     }
 }

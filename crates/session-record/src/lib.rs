@@ -49,7 +49,7 @@ pub mod watch;
 pub mod words;
 
 pub use error::{RecordError, Result};
-pub use habitat::HabitatKind;
+pub use habitat::{Adopted, ContainerRecord, HabitatKind};
 pub use json::write_json;
 pub use kept_files::{keep_files, keep_loose_files, loose_files};
 pub use listings::Listings;

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use api::{InterruptMode, Network, SessionState};
+use api::{ContainerName, InterruptMode, Network, SessionState};
 use base::io_error;
 use cas_core::ObjectId;
 use history::along::Document;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use workspace::FilePolicy;
 
 use crate::error::{RecordError, Result};
-use crate::habitat::HabitatKind;
+use crate::habitat::{Adopted, ContainerRecord, HabitatKind};
 use crate::json::write_json;
 use crate::notes::Notes;
 use crate::session::{GpuWish, SessionId};
@@ -137,6 +137,9 @@ pub struct Record {
     /// Where its processes live.
     #[serde(default, rename = "attached")]
     pub habitat: HabitatKind,
+    /// The container that it is, if it is one.
+    #[serde(default)]
+    pub container: Option<ContainerRecord>,
     /// Which GPUs it was to have.
     #[serde(default)]
     pub gpu_wish: GpuWish,
@@ -163,6 +166,72 @@ impl Record {
             shown: self.notes.shown.as_deref(),
             kernel_name: self.kernel.as_ref().map_or("", |kernel| kernel.spec.as_str()),
         }
+    }
+
+    /// The record of a session that has nothing yet but a name, and begins.
+    pub fn new(id: SessionId, name: String, thread: String, owner: User) -> Self {
+        Self {
+            id,
+            name,
+            owner,
+            thread,
+            state: SessionState::Starting,
+            command: Vec::new(),
+            cwd: PathBuf::from("/"),
+            created: Timestamp::now(),
+            network: Network::Host,
+            outside: false,
+            workspace: PathBuf::from("/"),
+            files: FilePolicy::Open,
+            memory_limit: None,
+            pids_limit: None,
+            kernel: None,
+            head: None,
+            origin: None,
+            files_at: PathBuf::from("/"),
+            init: None,
+            holder: None,
+            forwarder: None,
+            pasta: None,
+            exit: None,
+            outside_copies: Vec::new(),
+            ids: None,
+            mapped: Vec::new(),
+            habitat: HabitatKind::OwnBox,
+            container: None,
+            gpu_wish: GpuWish::All,
+            gpus: Vec::new(),
+            gpu_trouble: None,
+            sidecars: Vec::new(),
+            notes: Notes::default(),
+        }
+    }
+
+    /// The record of something that ran already.
+    pub fn adopted(self, found: Adopted) -> Self {
+        let Adopted { init, habitat, container, command, cwd, workspace: (workspace, files_at), mapped } =
+            found;
+        let (init, state, exit) = (Some(init), SessionState::Running, None);
+        Self { state, exit, init, habitat, container, command, cwd, workspace, files_at, mapped, ..self }
+    }
+
+    /// Whether it is a container that is meant by this.
+    pub fn is_container(&self, which: &ContainerName) -> bool {
+        self.container.as_ref().is_some_and(|container| container.is_meant(which))
+    }
+
+    /// Whether it has processes, or is to have them again.
+    pub fn runs_or_sleeps(&self) -> bool {
+        match self.state {
+            SessionState::Running => self.init.is_some_and(|init| init.is_alive()),
+            state => state == SessionState::Suspended,
+        }
+    }
+
+    /// Whether it was this container before that ended, and is nothing now.
+    pub fn was_before(&self, found: &Adopted) -> bool {
+        let same = |(one, other): (&ContainerRecord, &ContainerRecord)| one.is_same(other);
+        self.container.as_ref().zip(found.container.as_ref()).is_some_and(same) && !self.runs_or_sleeps()
     }
 
     /// The record of a branch at a snapshot: what it takes over, and what it has to get itself.

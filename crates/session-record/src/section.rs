@@ -7,7 +7,7 @@ use manifest::{Extra, ManifestError, Section, TypedSection};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::habitat::HabitatKind;
+use crate::habitat::{ContainerRecord, HabitatKind};
 use crate::record::{KernelRecord, Record};
 
 /// A session, as it was when the snapshot was taken.
@@ -31,6 +31,9 @@ pub struct SessionSection {
     /// Where its processes lived.
     #[serde(rename = "attached")]
     pub habitat: HabitatKind,
+    /// Which container it was. A restore asks the runtime what it is now, and nobody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerRecord>,
 }
 
 /// A kernel's ports inside.
@@ -58,6 +61,7 @@ impl SessionSection {
             network: record.network,
             kernel: record.kernel.as_ref().map(ports),
             habitat: record.habitat,
+            container: record.container.clone(),
         }
     }
 }

@@ -14,7 +14,6 @@ use api::{InterruptMode, SessionState};
 use cas_core::progress::Silent;
 use cas_core::{ObjectId, WriteTransaction};
 use history::{HistoryError, UserStore};
-use jiff::Timestamp;
 use manifest::snapshot::{Root, RootTarget};
 use manifest::{Section, Snapshot, TypedSection};
 use policy::SessionPolicy;
@@ -150,15 +149,12 @@ pub fn gone_session(store: &UserStore, commit: &ObjectId, owner: &User) -> Resul
         }
         _ => (None, None),
     };
+    let id = SessionId::try_from(said.session).map_err(bad)?;
+    // Which container it may be here is not for a snapshot to say.
     let record = Record {
-        id: SessionId::try_from(said.session).map_err(bad)?,
-        thread: said.name.clone(),
-        name: said.name,
-        owner: owner.clone(),
         state: SessionState::Ended,
         command: said.command,
         cwd: said.cwd,
-        created: Timestamp::now(),
         network: said.network,
         outside: seed.outside,
         files_at: said.workspace.clone(),
@@ -167,22 +163,13 @@ pub fn gone_session(store: &UserStore, commit: &ObjectId, owner: &User) -> Resul
         memory_limit: seed.memory_limit,
         pids_limit: seed.pids_limit,
         kernel,
-        head: None,
-        origin: None,
-        init: None,
-        holder: None,
-        forwarder: None,
-        pasta: None,
-        exit: None,
-        outside_copies: Vec::new(),
         ids: seed.ids.filter(|ids| may_keep(*ids, owner)),
-        mapped: Vec::new(),
         habitat: said.habitat,
         gpu_wish: seed.gpu_wish,
         gpus: seed.gpus,
-        gpu_trouble: None,
         sidecars: seed.sidecars,
         notes,
+        ..Record::new(id, said.name.clone(), said.name, owner.clone())
     };
     Ok(Some(Gone { record, connection }))
 }

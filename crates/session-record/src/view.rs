@@ -33,7 +33,7 @@ pub fn session_view(record: &Record) -> SessionView {
         files: tell_file_policy(record.files.clone()),
         memory_bytes: None,
         standby_bytes: None,
-        attached: record.habitat.is_host(),
+        attached: record.habitat.is_adopted(),
         gpus: record.gpus.clone(),
         vram_bytes: None,
         gpu_trouble: record.gpu_trouble.clone(),

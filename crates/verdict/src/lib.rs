@@ -46,7 +46,7 @@ impl Asked<'_> {
     /// not looked at file by file: they may see other files than we do.
     pub fn before_a_restore(&self, taken: &HostFingerprint, here: &HostFingerprint) -> Result<Vec<Finding>> {
         let mut found = machine(taken, here);
-        if !self.record.habitat.is_host() {
+        if !self.record.habitat.is_adopted() {
             found.extend(files::look(self)?);
         }
         Ok(found)

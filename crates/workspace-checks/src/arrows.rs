@@ -68,7 +68,17 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     // What is written down of a session, and follows its history when that is encrypted.
     (
         "session-record",
-        &["api", "sandbox", "workspace", "staging", "history", "policy", "manifest", "cas-core"],
+        &[
+            "api",
+            "sandbox",
+            "containers",
+            "workspace",
+            "staging",
+            "history",
+            "policy",
+            "manifest",
+            "cas-core",
+        ],
     ),
     // Whether a snapshot would come up here.
     (
@@ -106,6 +116,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "checkpoint-criu",
             "memory-path",
             "sandbox",
+            "containers",
             "image-trust",
             "doctor",
             "workspace",

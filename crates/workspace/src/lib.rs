@@ -135,6 +135,7 @@ impl Places {
     pub(crate) fn spot(&self, path: &Path) -> Option<Spot> {
         if let Some((inside, _)) = &self.workspace
             && let Ok(below) = path.strip_prefix(inside)
+            && !self.is_apart(path, inside)
         {
             return Some(Spot { base: Base::Workspace, below: below.to_owned() });
         }
@@ -144,6 +145,14 @@ impl Places {
         let copy = self.moved.iter().find(|(original, _)| original == path).map(|(_, copy)| copy.clone());
         let real = copy.unwrap_or_else(|| lies_at(&self.mapped, path));
         Some(Spot { base: Base::Root, below: real.strip_prefix("/").ok()?.to_owned() })
+    }
+
+    /// Whether a path in the workspace is in something else that is mounted there.
+    fn is_apart(&self, path: &Path, workspace: &Path) -> bool {
+        let within = |mounted: &PathBuf| {
+            path.starts_with(mounted) && mounted != workspace && mounted.starts_with(workspace)
+        };
+        self.private.iter().any(within) || self.mapped.iter().any(|(inside, _)| within(inside))
     }
 
     /// What is in the workspace and is not the user's work: what the box has of its own, and what the daemon keeps.
@@ -192,6 +201,12 @@ mod tests {
         assert_eq!(spot("/var/log/a"), Some((Base::Root, "copies/a".into())));
         assert_eq!(spot("/var/log/b"), Some((Base::Root, "var/log/b".into())));
         assert_eq!(spot("relative"), None);
+        let mapped = vec![("/data".into(), "/srv/data".into())];
+        let whole = Places { mapped, ..Places::of_box(Path::new("/"), Path::new("/real"), &moved) };
+        let spot = |path: &str| whole.spot(Path::new(path)).map(|spot| (spot.base, spot.below));
+        assert_eq!(spot("/etc/x"), Some((Base::Workspace, "etc/x".into())));
+        assert_eq!(spot("/data/x"), Some((Base::Root, "srv/data/x".into())));
+        assert_eq!(spot("/dev/shm/sem"), None);
         let host = Places::of_host(None);
         assert!(host.spot(Path::new("/dev/shm/sem")).is_some());
     }

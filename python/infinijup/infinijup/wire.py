@@ -101,16 +101,13 @@ class Activity(_ActivityAlways, total=False):
     cell: str | None
 
 
-class _AttachRequestAlways(TypedDict):
-    """What is always there."""
+class AttachRequest(TypedDict, total=False):
+    """`POST /v1/attach`. One of `pid` and `container`."""
 
     # The root of a process tree of the caller's, as the caller sees it.
-    pid: int
-
-
-class AttachRequest(_AttachRequestAlways, total=False):
-    """`POST /v1/attach`."""
-
+    pid: int | None
+    # A container. One that is a session already is that one, also while it sleeps. For root only.
+    container: ContainerName | None
     # A name for the session.
     name: str | None
 
@@ -261,6 +258,26 @@ class Commits(_CommitsAlways, total=False):
 
     # With `family=true`: the threads that these commits are on; none otherwise.
     threads: list[ThreadView]
+
+
+class _ContainerNameAlways(TypedDict):
+    """What is always there."""
+
+    # Its id, its name, its pod or the number of a process in it.
+    which: str
+
+
+class ContainerName(_ContainerNameAlways, total=False):
+    """Which container."""
+
+    # Only of this runtime: `runc`, `crun`, `containerd` or `podman`.
+    runtime: str | None
+    # The socket of containerd.
+    address: Text | None
+    # The namespace of containerd.
+    namespace: str | None
+    # The state directory of runc or crun.
+    runtime_root: Text | None
 
 
 class CopiedFile(TypedDict):

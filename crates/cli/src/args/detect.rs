@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
 
+/// What only says where a container is. Others take these options, too, and know nothing of processes.
+const OF_CONTAINERS: [&str; 4] = ["runtime", "address", "namespace", "runtime_root"];
+
 /// Say what a process or a container has on the GPU, and whether it can be captured.
 #[derive(Debug, Args)]
 #[command(
@@ -19,13 +22,13 @@ only, and those that could not be looked at are named. --verbose shows the evide
 )]
 pub(crate) struct DetectArgs {
     /// This process
-    #[arg(long, value_name = "PID", group = "whom", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_name = "PID", group = "whom", value_parser = clap::value_parser!(i32).range(1..), conflicts_with_all = OF_CONTAINERS)]
     pub(crate) pid: Option<i32>,
     /// Its descendants too
     #[arg(long, requires = "pid")]
     pub(crate) tree: bool,
     /// Every process
-    #[arg(long, group = "whom")]
+    #[arg(long, group = "whom", conflicts_with_all = OF_CONTAINERS)]
     pub(crate) all: bool,
     /// This container: its id or the beginning of it, its name, its pod, or a process in it
     #[arg(long, value_name = "ID", group = "whom")]
@@ -53,16 +56,16 @@ pub(crate) struct DetectArgs {
 #[derive(Debug, Args, Default)]
 pub(crate) struct ContainerPlace {
     /// Ask this runtime only
-    #[arg(long, value_enum, value_name = "RUNTIME", requires = "container", conflicts_with_all = ["pid", "all"])]
+    #[arg(long, value_enum, value_name = "RUNTIME", requires = "container")]
     pub(crate) runtime: Option<RuntimeKind>,
     /// containerd's socket
-    #[arg(long, value_name = "SOCKET", requires = "container", conflicts_with_all = ["pid", "all"])]
+    #[arg(long, value_name = "SOCKET", requires = "container")]
     pub(crate) address: Option<PathBuf>,
     /// containerd's namespace; default, k8s.io and moby are looked through
-    #[arg(long, value_name = "NAME", requires = "container", conflicts_with_all = ["pid", "all"])]
+    #[arg(long, value_name = "NAME", requires = "container")]
     pub(crate) namespace: Option<String>,
     /// State directory of runc or crun
-    #[arg(long, value_name = "DIR", requires = "container", conflicts_with_all = ["pid", "all"])]
+    #[arg(long, value_name = "DIR", requires = "container")]
     pub(crate) runtime_root: Option<PathBuf>,
 }
 

@@ -1,5 +1,6 @@
 //! What can be typed. Only types and their help: nothing here looks at a store.
 
+mod container;
 mod control;
 mod daemon;
 mod debug;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub(crate) use container::{Named, WhichOrContainer};
 pub(crate) use control::{RestartArgs, SignalArgs};
 pub(crate) use daemon::DaemonCommand;
 pub(crate) use debug::{CommitArgs, DebugCommand};

@@ -7,6 +7,7 @@ use api::{GpuWish, MappedDirectory};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
+use super::container::WhichOrContainer;
 use super::start::{FileOptions, gpus};
 
 /// How snapshots are named, for the help of commands that the daemon answers.
@@ -40,10 +41,11 @@ pub(crate) struct PsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   infinijup snapshot analysis -m 'before the cleaning'
-  infinijup snapshot analysis --tag good --files tree")]
+  infinijup snapshot analysis --tag good --files tree
+  sudo infinijup snapshot --container train")]
 pub(crate) struct SnapshotArgs {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: WhichOrContainer,
     /// What it is, for the history
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
@@ -66,11 +68,13 @@ How it is now is kept as an automatic snapshot first. Files that somebody else c
 they were; with --force all of them go back.\n\n{SNAPSHOTS}"),
     after_help = "Example:
   infinijup rollback analysis good
-  infinijup rollback analysis analysis~1 --force"
+  infinijup rollback analysis analysis~1 --force
+  sudo infinijup rollback --container train good",
+    allow_missing_positional = true
 )]
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: WhichOrContainer,
     /// The snapshot
     #[arg(value_name = "SNAPSHOT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) to: String,
@@ -130,10 +134,11 @@ pub(super) fn mapped(text: &str) -> Result<MappedDirectory, String> {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   infinijup suspend analysis
-  infinijup resume analysis")]
+  infinijup resume analysis
+  sudo infinijup suspend --container train")]
 pub(crate) struct SuspendArgs {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: WhichOrContainer,
 }
 
 /// Bring a suspended session back.
@@ -143,11 +148,12 @@ pub(crate) struct SuspendArgs {
 processes need it as it was; then it is kept in a snapshot of its own first.",
     after_help = "Example:
   infinijup resume analysis
-  infinijup resume analysis --gpus 1"
+  infinijup resume analysis --gpus 1
+  sudo infinijup resume --container train"
 )]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: WhichOrContainer,
     /// Overwrite files that somebody else changed, without asking
     #[arg(long)]
     pub(crate) force: bool,

@@ -19,6 +19,8 @@ pub(crate) struct Any {
 pub(crate) struct RuntimeInfo {
     #[prost(string, tag = "1")]
     pub(crate) name: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) options: Option<Any>,
 }
 
 /// `containerd.services.containers.v1.Container`.

@@ -1,8 +1,8 @@
 //! One file for each runtime: how it is asked, and its words in ours.
 
 mod containerd;
-mod grpc;
-mod messages;
+pub(crate) mod grpc;
+pub(crate) mod messages;
 mod oci;
 mod podman;
 

@@ -366,7 +366,8 @@ impl Backend for Double {
     }
 
     fn attach(&self, request: AttachRequest, _: &dyn Progress) -> Outcome<SessionView> {
-        Ok(self.add(&format!("pid-{}", request.pid)))
+        let pid = request.pid.map(|pid| format!("pid-{pid}"));
+        Ok(self.add(&pid.or(request.container.map(|one| one.which)).unwrap_or_default()))
     }
 
     fn checkpoint(&self, _: CheckpointRequest, _: &dyn Progress) -> Outcome<CheckpointOutcome> {

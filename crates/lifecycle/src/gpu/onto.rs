@@ -69,7 +69,7 @@ impl Engine {
     ) -> Result<Placed> {
         let wish = wanted.wish.unwrap_or(&record.gpu_wish).clone();
         let Some(held) = held else {
-            let granted = match record.habitat.is_host() {
+            let granted = match record.habitat.is_adopted() {
                 true => Default::default(),
                 false => self.gpu().grant(&wish, &record.owner)?,
             };
@@ -88,7 +88,7 @@ impl Engine {
         let wanted = GpuWanted {
             commit,
             own: &record.gpus,
-            boxed: !record.habitat.is_host(),
+            boxed: !record.habitat.is_adopted(),
             among,
             force: wanted.force,
             ends: wanted.ends,

@@ -9,7 +9,7 @@ use checkpoint_criu::CriuError;
 use checkpoint_criu::{Dumped, Hooks, Leave, MapId, Missing};
 use sandbox::User;
 use sandbox::process::Identity;
-use session_record::{HabitatKind, Record, SessionId};
+use session_record::{ContainerRecord, HabitatKind, Record, SessionId};
 
 use crate::error::Result;
 
@@ -52,13 +52,21 @@ pub struct Tree<'a> {
     pub kind: HabitatKind,
     /// The box, if it lives in one.
     pub holder: Option<Identity>,
+    /// The container, if it is one.
+    pub container: Option<&'a ContainerRecord>,
     /// Whose it is.
     pub owner: &'a User,
 }
 
 impl<'a> Tree<'a> {
     pub(crate) fn of(record: &'a Record) -> Self {
-        Self { session: Some(&record.id), kind: record.habitat, holder: record.holder, owner: &record.owner }
+        let (session, container) = (Some(&record.id), record.container.as_ref());
+        Self { session, kind: record.habitat, holder: record.holder, container, owner: &record.owner }
+    }
+
+    /// Of the host, without a session.
+    pub(crate) fn of_host(owner: &'a User) -> Self {
+        Self { session: None, kind: HabitatKind::HostTree, holder: None, container: None, owner }
     }
 }
 

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use api::ContainerName;
 use rustix::process::Signal;
 use sandbox::process::Identity;
 use sandbox::{Commands, DeviceNode, Program};
-use session_record::{Record, SessionId};
+use session_record::{Adopted, Record, SessionId};
 use workspace::Places;
 
 use crate::error::{LifecycleError, Result};
@@ -24,6 +25,11 @@ pub struct Made {
 /// A place for processes.
 pub trait Habitat: Send + Sync {
     // ---- how processes get there ----
+
+    /// What runs already and is called so, to be looked after as a session.
+    fn adopt(&self, which: &ContainerName) -> Result<Adopted> {
+        Err(LifecycleError::Bug(format!("{} cannot be adopted", which.which)))
+    }
 
     /// Runs commands in a new one. The record then names its processes.
     fn launch(&self, record: &mut Record, commands: Commands, devices: Vec<DeviceNode>) -> Result<()>;

@@ -39,4 +39,4 @@ pub use crate::steps::Steps;
 pub use base::explain;
 pub use session_record::journal::GpuJournal;
 pub use session_record::place::{LOG, Place, make as make_private};
-pub use session_record::{HabitatKind, KernelRecord, Record};
+pub use session_record::{Adopted, ContainerRecord, HabitatKind, KernelRecord, Record};

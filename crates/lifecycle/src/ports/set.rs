@@ -16,6 +16,8 @@ pub struct Ports {
     pub own_box: Arc<dyn Habitat>,
     /// [`HabitatKind::HostTree`].
     pub host_tree: Arc<dyn Habitat>,
+    /// [`HabitatKind::Container`].
+    pub container: Arc<dyn Habitat>,
     /// Says what the machine can and cannot do.
     pub doctor: Arc<dyn Examine>,
 }
@@ -26,6 +28,7 @@ impl Ports {
         match kind {
             HabitatKind::OwnBox => self.own_box.as_ref(),
             HabitatKind::HostTree => self.host_tree.as_ref(),
+            HabitatKind::Container => self.container.as_ref(),
         }
     }
 }

@@ -81,6 +81,7 @@ impl Ground {
             checkpointer: std::sync::Arc::new(FakeCriu(machine.clone())),
             own_box: std::sync::Arc::new(FakeBox(machine.clone())),
             host_tree: std::sync::Arc::new(FakeBox(machine.clone())),
+            container: std::sync::Arc::new(FakeBox(machine.clone())),
             gpu: std::sync::Arc::new(FakeGpu(machine)),
             doctor: std::sync::Arc::new(Nothing),
         };

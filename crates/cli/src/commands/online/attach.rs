@@ -9,15 +9,27 @@ use super::job::expect_result;
 use super::ps::One;
 use super::steps::duration;
 use super::{Message, Online, show};
-use crate::args::{AttachArgs, CheckpointArgs, RestoreArgs};
+use crate::args::{AttachArgs, CheckpointArgs, Named, RestoreArgs, WhichOrContainer};
 use crate::format;
 
 pub(super) fn attach(online: &Online<'_>, args: AttachArgs) -> Result<()> {
-    let request = AttachRequest { pid: args.pid, name: args.name };
+    let request = AttachRequest { pid: Some(args.pid), container: None, name: args.name };
     let result = online.post_job("/v1/attach".to_owned(), &request)?;
     let session = expect_result!(result, JobResult::Session(session) => session);
     let message = Message { message_type: "attached", content: One { session: &session } };
     Ok(online.printer().data(&message, &[format::safe(&session.name)])?)
+}
+
+/// The session that was named, or that a container is. It becomes one by this, if it is none.
+pub(super) fn session_of(online: &Online<'_>, which: WhichOrContainer) -> Result<String> {
+    let container = match which.named() {
+        Named::Session(session) => return Ok(session),
+        Named::Container(container) => container,
+    };
+    let request = AttachRequest { pid: None, container: Some(container), name: None };
+    let result = online.post_job("/v1/attach".to_owned(), &request)?;
+    let session = expect_result!(result, JobResult::Session(session) => session);
+    Ok(session.name)
 }
 
 pub(super) fn checkpoint(online: &Online<'_>, args: &CheckpointArgs) -> Result<()> {

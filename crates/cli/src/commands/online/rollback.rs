@@ -3,6 +3,7 @@
 use anyhow::Result;
 use api::{JobResult, RollbackOutcome, RollbackRequest};
 
+use super::attach::session_of;
 use super::client::session_path;
 use super::job::expect_result;
 use super::{Message, OfSession, Online, ask, show};
@@ -10,7 +11,7 @@ use crate::args::RollbackArgs;
 use crate::format;
 
 pub(super) fn run(online: &Online<'_>, args: RollbackArgs) -> Result<()> {
-    let session = args.which.session;
+    let session = session_of(online, args.which)?;
     let request = |force| RollbackRequest {
         to: args.to.clone(),
         force,

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use api::{JobResult, ResumeRequest};
 
+use super::attach::session_of;
 use super::client::session_path;
 use super::job::expect_result;
 use super::ps::One;
@@ -14,8 +15,9 @@ use crate::format;
 #[derive(serde::Serialize)]
 struct Nothing {}
 
-pub(super) fn suspend(online: &Online<'_>, args: &SuspendArgs) -> Result<()> {
-    let session = args.which.session.as_str();
+pub(super) fn suspend(online: &Online<'_>, args: SuspendArgs) -> Result<()> {
+    let session = session_of(online, args.which)?;
+    let session = session.as_str();
     let result = online.post_job(format!("{}/suspend", session_path(session)), &Nothing {})?;
     let outcome = expect_result!(result, JobResult::Suspend(outcome) => outcome);
     online.tell_steps(&outcome.steps);
@@ -32,8 +34,8 @@ pub(super) fn suspend(online: &Online<'_>, args: &SuspendArgs) -> Result<()> {
     Ok(online.printer().data(&Message { message_type: "suspended", content }, &[line])?)
 }
 
-pub(super) fn resume(online: &Online<'_>, args: &ResumeArgs) -> Result<()> {
-    let path = format!("{}/resume", session_path(&args.which.session));
+pub(super) fn resume(online: &Online<'_>, args: ResumeArgs) -> Result<()> {
+    let path = format!("{}/resume", session_path(&session_of(online, args.which)?));
     let result = ask::before_overwriting(online, args.force, |force| {
         online.post_job(path.clone(), &ResumeRequest { force, gpus: args.gpus.clone() })
     })?;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use api::{JobResult, SnapshotRequest, Text};
 
+use super::attach::session_of;
 use super::client::session_path;
 use super::job::expect_result;
 use super::start::policy;
@@ -12,7 +13,7 @@ use crate::args::SnapshotArgs;
 use crate::format;
 
 pub(super) fn run(online: &Online<'_>, args: SnapshotArgs) -> Result<()> {
-    let session = args.which.session;
+    let session = session_of(online, args.which)?;
     let shell = |command| vec![Text::from("/bin/sh"), Text::from("-c"), Text::from(command)];
     let request = SnapshotRequest {
         message: args.message,
