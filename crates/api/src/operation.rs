@@ -425,7 +425,7 @@ pub struct AttachRequest {
     #[serde(default)]
     pub pid: Option<i32>,
     /// A container. One that is a session already is that one, also while it sleeps. For root only.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerName>,
     /// A name for the session.
     #[serde(default)]

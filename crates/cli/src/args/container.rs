@@ -10,10 +10,16 @@ use super::detect::ContainerPlace;
 #[derive(Debug, Args)]
 pub(crate) struct WhichOrContainer {
     /// The session: its name, its id or the first digits of it
-    #[arg(value_name = "SESSION", value_parser = NonEmptyStringValueParser::new(), required_unless_present = "container")]
+    // Where a container is, is said of no session. That these want a container is not enough: clap forgets it where a container cannot be.
+    #[arg(
+        value_name = "SESSION",
+        value_parser = NonEmptyStringValueParser::new(),
+        required_unless_present = "container",
+        conflicts_with_all = ["container", "runtime", "address", "namespace", "runtime_root"]
+    )]
     session: Option<String>,
     /// A container in the place of the session: its id or the beginning of it, its name, its pod, or a process in it. It becomes a session. For root only
-    #[arg(long, value_name = "CONTAINER", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "session")]
+    #[arg(long, value_name = "CONTAINER", value_parser = NonEmptyStringValueParser::new())]
     container: Option<String>,
     #[command(flatten)]
     place: ContainerPlace,
