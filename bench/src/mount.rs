@@ -3,7 +3,7 @@
 //! One large file in a store, half of it noise and half of it text. In turns it is read from the store, chunk by chunk, and through a new mount,
 //! whose file system the kernel has nothing of in its cache. The store's own files are in the page cache for both.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,9 +34,13 @@ const NAME: &str = "large.bin";
 /// Reads the file both ways.
 pub(crate) fn run(run: &Run) -> Result<Report> {
     let bytes: u64 = if run.smoke { 16 << 20 } else { 1 << 30 };
-    let work = run.work()?;
+    let work = run.work()?.join("mount");
+    // Of a run that was stopped.
+    if work.exists() {
+        fs::remove_dir_all(&work)?;
+    }
     let at = work.join("past");
-    std::fs::create_dir(&at)?;
+    fs::create_dir_all(&at)?;
     let options = || OpenOptions { trust: Trust::Identity, ..OpenOptions::default() };
     let store = Store::init(&work.join("store"), None, options())?;
     let blob = fill(&store, bytes, run.seed)?;
@@ -49,6 +53,8 @@ pub(crate) fn run(run: &Run) -> Result<Report> {
         ours.push(begun.elapsed().as_secs_f64());
         mounted.push(through_mount(&store, &at, bytes)?);
     }
+    drop(store);
+    fs::remove_dir_all(&work)?;
     let (ours, mounted) = (median(&ours), median(&mounted));
     Ok(Report {
         name: "mount",
