@@ -119,10 +119,15 @@ class Machine:
         ours = os.stat("/proc/self/ns/user").st_ino
         assert {"infinijupd", "infinijup-box"} <= self.names(), self.names()
         for pid in self.processes():
-            who = f"{pid} ({proc.status(pid, 'Name')})"
-            assert proc.status(pid, "NoNewPrivs") == "1", f"{who} could gain privileges"
-            if proc.link(pid, "ns/user") == f"user:[{ours}]":
-                assert int(proc.status(pid, "CapPrm"), 16) == 0, f"{who} has capabilities"
+            is_outside = proc.link(pid, "ns/user") == f"user:[{ours}]"
+            facts = proc.facts(pid)
+            # It has ended since it was found.
+            if not facts:
+                continue
+            who = f"{pid} ({facts['Name']})"
+            assert facts["NoNewPrivs"] == "1", f"{who} could gain privileges"
+            if is_outside:
+                assert int(facts["CapPrm"], 16) == 0, f"{who} has capabilities"
         for path in (self.user.home / "venv").rglob("*"):
             if not path.is_symlink():
                 assert not path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID), path

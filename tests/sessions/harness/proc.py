@@ -48,12 +48,15 @@ def stat(pid):
     return {"state": fields[0], "parent": int(fields[1]), "start_time": int(fields[19])}
 
 
+def facts(pid):
+    """All of /proc/PID/status, by one read, so that its lines belong together; nothing of a process that is gone."""
+    lines = read(pid, "status").decode(errors="replace").splitlines()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
 def status(pid, key):
     """One line of /proc/PID/status."""
-    for line in read(pid, "status").decode(errors="replace").splitlines():
-        if line.startswith(key + ":"):
-            return line.partition(":")[2].strip()
-    return ""
+    return facts(pid).get(key, "")
 
 
 def identity(pid):

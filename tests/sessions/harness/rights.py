@@ -62,10 +62,9 @@ class Watcher(threading.Thread):
                 yield pid
 
     def look(self, pid):
-        """At one process: by one read, so that its lines belong together."""
+        """At one process."""
         before = proc.link(pid, "ns/user")
-        lines = proc.read(pid, "status").decode(errors="replace").splitlines()
-        facts = {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+        facts = proc.facts(pid)
         if not before or proc.link(pid, "ns/user") != before or facts.get("State", "Z")[0] in "ZX":
             return
         # CRIU may be called by way of a loader of its own.
