@@ -101,7 +101,13 @@ mod tests {
     /// A process with one file open, and all paths that it has when it begins.
     fn reader(file: &Path) -> Reader {
         let mut command = Command::new("sleep");
-        command.arg("60").current_dir("/").stdin(File::open(file).unwrap()).stdout(Stdio::null());
+        // With a language it would open files of that later, when we believe that we know all of its paths.
+        command
+            .env("LC_ALL", "C")
+            .arg("60")
+            .current_dir("/")
+            .stdin(File::open(file).unwrap())
+            .stdout(Stdio::null());
         let child = command.stderr(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let is_sleep = || fs::read_link(proc::path(pid, "exe")).is_ok_and(|exe| !exe.ends_with("machine"));
