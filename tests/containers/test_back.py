@@ -170,7 +170,7 @@ def test_masks_filters_namespaces_and_cgroups_come_from_the_runtime(root, runc, 
     kept = saved.hash()
 
     def seen():
-        status = dict(line.split(":\t", 1) for line in proc.read(running.pid, "status").decode().splitlines() if ":\t" in line)
+        status = proc.facts(running.pid)
         mounts = sorted(line.split()[4] for line in proc.read(running.pid, "mountinfo").decode().splitlines())
         groups = sorted(proc.read(running.pid, "cgroup").decode().splitlines())
         return {name: status[name] for name in ("Seccomp", "CapBnd", "CapEff", "NoNewPrivs")}, mounts, groups

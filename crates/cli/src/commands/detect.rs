@@ -18,12 +18,29 @@ const DRIVER_LIMIT: Duration = Duration::from_secs(10);
 /// So many names tell enough in a line.
 const MOST_NAMES: usize = 8;
 
+/// What every report says of the machine. Without a driver it has no GPUs to name.
 #[derive(Serialize)]
-struct Message<'a> {
-    message_type: &'static str,
+pub(super) struct Machine<'a> {
     driver: Option<&'a str>,
     cuda: Option<String>,
     gpus: &'a [HostGpu],
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn of(host: Option<&'a Host>) -> Self {
+        Self {
+            driver: host.map(|host| host.driver_version.as_str()),
+            cuda: host.map(|host| cuda(host.cuda_version)),
+            gpus: host.map_or(&[], |host| &host.gpus),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    message_type: &'static str,
+    #[serde(flatten)]
+    machine: Machine<'a>,
     #[serde(flatten)]
     report: &'a Report,
 }
@@ -43,17 +60,12 @@ pub(crate) fn run(context: &Context, args: &DetectArgs) -> Result<()> {
         Some(pid) => alone(&detector, pid)?,
         None => detector.all()?,
     };
-    let message = Message {
-        message_type: "gpu_report",
-        driver: host.as_ref().map(|host| host.driver_version.as_str()),
-        cuda: host.as_ref().map(|host| cuda(host.cuda_version)),
-        gpus: host.as_ref().map_or(&[], |host| &host.gpus),
-        report: &report,
-    };
+    let message =
+        Message { message_type: "gpu_report", machine: Machine::of(host.as_ref()), report: &report };
     let look = Look {
         style: context.printer.style(),
         verbose: context.global.verbose,
-        gpus: message.gpus,
+        gpus: message.machine.gpus,
         all: args.all,
     };
     context.printer.data(&message, &look.lines(&report))?;
@@ -100,7 +112,7 @@ fn alone(detector: &Detector, pid: i32) -> Result<Report> {
     })
 }
 
-pub(super) fn cuda(version: u32) -> String {
+fn cuda(version: u32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use containers::{Container, Examination, Finding, Places, Query, Weight};
-use gpu_detect::{Detector, Host, HostGpu};
+use gpu_detect::{Detector, Host};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::detect::cuda;
+use super::detect::Machine;
 use crate::args::ContainerPlace;
 use crate::context::Context;
 use crate::format;
@@ -15,9 +15,8 @@ use crate::output::Style;
 #[derive(Serialize)]
 struct Message<'a> {
     message_type: &'static str,
-    driver: Option<&'a str>,
-    cuda: Option<String>,
-    gpus: &'a [HostGpu],
+    #[serde(flatten)]
+    machine: Machine<'a>,
     container: Value,
     #[serde(flatten)]
     examination: &'a Examination,
@@ -35,9 +34,7 @@ pub(super) fn run(
     let examination = containers::examine(&container, detector)?;
     let message = Message {
         message_type: "container_report",
-        driver: host.map(|host| host.driver_version.as_str()),
-        cuda: host.map(|host| cuda(host.cuda_version)),
-        gpus: host.map_or(&[], |host| &host.gpus),
+        machine: Machine::of(host),
         container: described(&container)?,
         examination: &examination,
     };
