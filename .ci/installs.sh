@@ -21,7 +21,7 @@ installs_of() { # STAGE
         unit) echo redis sessions ;;
         fuzz-smoke) echo fuzzer ;;
         jupyter) echo sessions lab packager ;;
-        bench-smoke) echo sessions lab rivals ;;
+        bench-smoke) echo sessions lab rivals containers ;;
         sessions | endurance) echo sessions ;;
         gpu) echo sessions gpu_python ;;
         containers) echo sessions containers ;;
@@ -89,8 +89,8 @@ install_rivals() {
     limit 600 scripts/peers-python.sh
 }
 
-# SQLite and zstd are C, take two minutes to compile, and are in all three builds: tests, programs, fuzz targets. With ccache they are
-# compiled once. Before everything else, because a change of compilers is another build. A machine without it only takes longer.
+# SQLite and zstd are C and take more than a minute to compile. With ccache a second run on a machine does not compile them, nor does a release under
+# `--full`. Before everything else, because a change of compilers is another build. A machine without it only takes longer.
 share_compiled_c() {
     need_apt ccache >"$SCRATCH/ccache.log" 2>&1
     command -v ccache >/dev/null || return 0

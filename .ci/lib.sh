@@ -7,7 +7,8 @@
 
 # One set of build settings for all stages, and one profile, that of development: what is tested and what is run from outside is compiled
 # once, with its assertions. Cargo.toml names what is optimised there, which makes programs quick enough for thousands of snapshots.
-# Debug info and incremental state cost a third of a cold build and nobody looks at them here. The release profile is that of fuzz targets.
+# Debug info and incremental state cost a third of a cold build and nobody looks at them here. A release is built under `--full` alone: out of the
+# source archive, and of the version before.
 export CARGO_INCREMENTAL=0
 export CARGO_PROFILE_DEV_DEBUG=0
 export CARGO_PROFILE_RELEASE_DEBUG=0
@@ -19,8 +20,8 @@ export CARGO_TERM_PROGRESS_WHEN=never
 export DEBIAN_FRONTEND=noninteractive
 export LC_ALL=C.UTF-8
 
-# For how long each fuzz target runs.
-FUZZ_SECONDS=${FUZZ_SECONDS:-6}
+# For how long each fuzz target runs. Its corpus is gone through as a whole in any case.
+FUZZ_SECONDS=${FUZZ_SECONDS:-3}
 
 # Tools that we had to build are kept here, by version. A machine without it only takes longer.
 TOOLS=${XDG_CACHE_HOME:-$HOME/.cache}/infinijup-ci
@@ -206,11 +207,14 @@ need_cargo_tool() { # NAME VERSION
 # Where `build` puts the programs.
 PROGRAMS=${CARGO_TARGET_DIR:-target}/debug
 
+# All packages but the fuzz targets: libFuzzer is C++, for which a machine need not have a compiler. `fuzz-smoke` builds those.
+PACKAGES=(--workspace --exclude fuzz)
+
 # Every build is of the whole workspace with its tests, also where a stage needs one program: another choice of packages is another
 # choice of features, and everything would be compiled again. With --lib: a library that only tests ask for is not put where programs
 # look for it.
 build() {
-    check "programs and tests build" 1200 cargo build --workspace --lib --bins --tests --locked
+    check "programs and tests build" 1200 cargo build "${PACKAGES[@]}" --lib --bins --tests --locked
 }
 
 # Marked `#[ignore]` because they are no tests by themselves: the parts and stories are run by the tests beside them, each in a process of
@@ -246,11 +250,11 @@ export LIVE_TESTS
 
 # Tests of the programs from outside, by pytest in DIRECTORY. A test that hangs is ended by its own time limit; the one here is for a
 # harness that hangs. The slowest are named: they are where the gate's time goes.
-outside_tests() { # NAME SECONDS DIRECTORY PYTHON LEAST PYTEST-ARGUMENT…
-    local name=$1 seconds=$2 directory=$3 python=$4 least=$5 programs
+outside_tests() { # NAME DIRECTORY PYTHON LEAST PYTEST-ARGUMENT…
+    local name=$1 directory=$2 python=$3 least=$4 programs
     programs=$(realpath "$PROGRAMS")
-    shift 5
-    check_tests "$name" "$seconds" count_pytest "$least" env -C "$directory" INFINIJUP_TESTS_REQUIRED=1 \
+    shift 4
+    check_tests "$name" "${OUTSIDE_TESTS_SECONDS:-3600}" count_pytest "$least" env -C "$directory" INFINIJUP_TESTS_REQUIRED=1 \
         INFINIJUP_PROGRAMS="$programs" INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu PYTHONDONTWRITEBYTECODE=1 \
         "$python" -m pytest --durations=12 --durations-min=15 "$@"
 }
@@ -259,7 +263,7 @@ outside_tests() { # NAME SECONDS DIRECTORY PYTHON LEAST PYTEST-ARGUMENT…
 end_to_end() { # NAME PYTHON LEAST PYTEST-ARGUMENT…
     local name=$1
     shift
-    outside_tests "$name" 2400 tests/sessions "$@"
+    outside_tests "$name" tests/sessions "$@"
 }
 
 # What `endurance` runs, and `sessions` leaves out.

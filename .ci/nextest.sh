@@ -4,5 +4,7 @@
 #
 #   nextest.sh FILTER
 set -euo pipefail
-cargo nextest list --workspace --profile ci --locked --run-ignored only --message-format oneline -E "$1" | sed 's/^/ignored: /'
-exec cargo nextest run --workspace --profile ci --locked -E "$1"
+# As in .ci/lib.sh.
+packages=(--workspace --exclude fuzz)
+cargo nextest list "${packages[@]}" --profile ci --locked --run-ignored only --message-format oneline -E "$1" | sed 's/^/ignored: /'
+exec cargo nextest run "${packages[@]}" --profile ci --locked -E "$1"

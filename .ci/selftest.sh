@@ -137,15 +137,24 @@ for _ in {1..50}; do
 done
 if kill -0 "$(cat "$SCRATCH/pid")" 2>/dev/null; then surprise "a job went on after the gate"; fi
 
-# A lane begins with the stage that it runs beside, has a /dev of its own, and is counted in its turn.
-stage sessions "check 'the lane runs meanwhile' 20 sh -c 'until [ -f $SCRATCH/lane ]; do sleep 0.1; done; ! [ -e /dev/only-in-the-lane ]'"
+# Lanes run beside each other, have a /dev of their own, and are counted in their turn.
+stage sessions "check 'the other lane runs meanwhile' 20 sh -c 'until [ -f $SCRATCH/lane ]; do sleep 0.1; done; ! [ -e /dev/only-in-the-lane ]'"
 stage gpu "[ \"\$(id -u)\" -ne 0 ] || touch /dev/only-in-the-lane; touch $SCRATCH/lane; check 'it is counted' 5 true; check bad 5 false"
 gate true 1 "2 passed, 1 failed, 0 skipped" sessions gpu
 printed "stage gpu: 1 passed, 1 failed, 0 skipped"
-# One that comes after another lane waits for it.
-stage gpu "sleep 1; touch $SCRATCH/first; check fine 5 true"
-stage endurance "check 'the other has ended' 5 test -f $SCRATCH/first"
-gate true 0 "3 passed, 0 failed, 0 skipped" sessions gpu endurance
+printed "lane gpu ran from second"
+# They begin when what comes before has run.
+stage unit "check 'no lane has begun' 5 sh -c 'sleep 1; ! [ -f $SCRATCH/early ]'"
+stage sessions "touch $SCRATCH/early; check fine 5 true"
+stage gpu 'check fine 5 true'
+gate true 0 "3 passed, 0 failed, 0 skipped" unit sessions gpu
+# No more at a time than there is room for. Each of those that have it waits until there would be one too many, in vain.
+mkdir "$SCRATCH/running"
+for name in sessions browser containers swaps gpu endurance; do
+    stage $name "touch $SCRATCH/running/$name; for i in 1 2 3 4 5 6 7 8; do ls $SCRATCH/running | wc -l >>$SCRATCH/seen; sleep 0.1; done; rm $SCRATCH/running/$name; check fine 5 true"
+done
+gate true 0 "6 passed, 0 failed, 0 skipped" sessions browser containers swaps gpu endurance
+[ "$(sort -n "$SCRATCH/seen" | tail -n 1)" -eq 3 ] || surprise "not three lanes ran at the most: $(sort -n "$SCRATCH/seen" | uniq -c)"
 stage sessions 'check fine 5 true'
 stage gpu 'skip thing "it is not here"'
 gate true 1 "1 passed, 1 failed, 0 skipped" sessions gpu

@@ -13,6 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 prefix=/opt/infinijup/test-venv
 python=/usr/bin/python3
 requirements=tests/sessions/requirements.txt
+uv=0.13.8
 imports='ipykernel, jupyter_client, numpy, pandas, pytest, pytest_timeout'
 
 say() { printf 'test-python: %s\n' "$1" >&2; }
@@ -62,8 +63,13 @@ rm -rf "$prefix"
 mkdir -p "$prefix"
 umask 022
 "$python" -m venv "$prefix"
-"$prefix/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 5 --only-binary :all: \
-    --requirement "$requirements"
+pip=("$prefix/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 5 --only-binary :all:)
+# uv unpacks and compiles the same packages in half of pip's processor time. It knows nothing of pip's settings: where those say from where packages
+# come, it may find none, and pip does it.
+"${pip[@]}" "uv==$uv"
+UV_CACHE_DIR=$prefix/uv-cache "$prefix/bin/uv" pip install --quiet --python "$prefix/bin/python" --only-binary :all: --compile-bytecode \
+    --requirement "$requirements" || "${pip[@]}" --requirement "$requirements"
+rm -rf "$prefix/uv-cache"
 chmod -R a+rX "$prefix"
 runs_for_everybody || fail "$prefix was made, but an unprivileged user cannot run it"
 printf '%s\n' "$stamp" >"$prefix/.made-from"

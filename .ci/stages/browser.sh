@@ -7,7 +7,7 @@ browser() {
     installed gpu_python || return 0
     need_wheel "JupyterLab in a browser" || return 0
     export INFINIJUP_ARTEFACTS=${INFINIJUP_ARTEFACTS:-$PWD/target/e2e}
-    outside_tests "JupyterLab in a browser" 2400 tests/e2e "$LAB/bin/python" 40 . "${UNDER_OPEN_PAGES[@]/#/--ignore=}"
+    outside_tests "JupyterLab in a browser" tests/e2e "$LAB/bin/python" 40 . "${UNDER_OPEN_PAGES[@]/#/--ignore=}"
     printf 'screenshots: %s\n' "$INFINIJUP_ARTEFACTS"
 }
 

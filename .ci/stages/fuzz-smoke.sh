@@ -1,19 +1,14 @@
 # shellcheck shell=bash
 # Every fuzz target for a few seconds, two at a time: not a search for bugs, but proof that each target runs and survives its corpus. They
-# are one program. Only coverage is instrumented, with flags of the stable compiler: our crates have no unsafe code that a
-# sanitizer could watch, and building SQLite and zstd with one takes minutes. For a real search use cargo-fuzz, as
-# CONTRIBUTING.md says.
+# are one program. Only coverage is instrumented, with flags of the stable compiler, and only in our crates: these have no unsafe code that a
+# sanitizer could watch, and what they depend on is the same as in every other build. For a real search use cargo-fuzz, as CONTRIBUTING.md says.
 
-fuzz_triple=x86_64-unknown-linux-gnu
-fuzz_program=${CARGO_TARGET_DIR:-target}/$fuzz_triple/release/all
+fuzz_program=$PROGRAMS/all
 
-# In the target directory of everything else: what runs on the host, macros and build scripts, is there already.
+# Of the whole workspace, as every build is, or dependencies would have other features and be compiled again.
 build_fuzz_targets() {
-    local flags="--cfg fuzzing -Clink-dead-code -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
-    flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
-    flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
-    check "fuzz targets build" 900 env RUSTFLAGS="$flags" cargo build --manifest-path fuzz/Cargo.toml --release --locked \
-        --bins --target "$fuzz_triple" --target-dir "${CARGO_TARGET_DIR:-target}"
+    check "fuzz targets build" 900 env RUSTC_WORKSPACE_WRAPPER="$PWD/fuzz/rustc-with-coverage.sh" \
+        cargo build --workspace --bin all --locked
 }
 
 fuzz() { # TARGET…
@@ -31,8 +26,8 @@ fuzz() { # TARGET…
 fuzz_targets() {
     local source number=0 one=() other=()
     installed fuzzer && build_fuzz_targets || return 0
-    for source in fuzz/fuzz_targets/*.rs; do
-        [ "$source" != fuzz/fuzz_targets/main.rs ] || continue
+    for source in fuzz/src/*.rs; do
+        [ "$source" != fuzz/src/main.rs ] || continue
         if ((number++ % 2)); then one+=("$(basename "$source" .rs)"); else other+=("$(basename "$source" .rs)"); fi
     done
     # A target keeps one core busy.

@@ -10,17 +10,21 @@ jupyter() {
     check "its server knows the extension" 180 sh -c 'jupyter server extension list 2>&1 | grep -E "infinijup .*OK"'
     check_tests "Python package in JupyterLab" 600 count_pytest 207 \
         env PYTHONDONTWRITEBYTECODE=1 "$LAB/bin/python" -m pytest -q python/infinijup/tests
-    outside_tests "wheels" 300 tests/install "$LAB/bin/python" 17 test_wheel.py test_criu_wheel.py
+    outside_tests "wheels" tests/install "$LAB/bin/python" 18 test_wheel.py test_criu_wheel.py
     if [ -n "${INFINIJUP_ELSEWHERE:-}" ]; then
         check "the first steps on $INFINIJUP_ELSEWHERE" 900 tests/install/elsewhere.sh "$INFINIJUP_ELSEWHERE" "$SCRATCH/wheel"
         check "the first steps in a container" 900 tests/install/elsewhere.sh "$INFINIJUP_ELSEWHERE" "$SCRATCH/wheel" --podman
     fi
+    if [ -n "${INFINIJUP_FROM_SOURCE:-}" ]; then
+        check "the source archive is built by cargo" 3000 "$LAB/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation \
+            --disable-pip-version-check --wheel-dir "$SCRATCH/from-source" "$INFINIJUP_ARCHIVE"
+    fi
     installed packager &&
         check "the Debian package builds" 300 scripts/build-deb.sh --programs "$PROGRAMS" \
-            --cargo-deb "$(need_cargo_tool cargo-deb 3.8.0)" --out "$SCRATCH/deb" || return 0
+            --cargo-deb "$(need_cargo_tool cargo-deb 3.8.0)" --fast --out "$SCRATCH/deb" || return 0
     INFINIJUP_DEB=$(echo "$SCRATCH"/deb/infinijup_*.deb)
     export INFINIJUP_DEB
-    outside_tests "Debian package" 120 tests/install "$LAB/bin/python" 6 test_deb.py
+    outside_tests "Debian package" tests/install "$LAB/bin/python" 6 test_deb.py
 }
 
 jupyter

@@ -5,12 +5,12 @@ rustc --version
 cargo --version
 
 check "rustfmt" 60 cargo fmt --all --check
-check "clippy" 900 cargo clippy --workspace --all-targets --locked -- -D warnings
-check "rustdoc" 600 env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+check "clippy" 900 cargo clippy "${PACKAGES[@]}" --all-targets --locked -- -D warnings
+check "rustdoc" 600 env RUSTDOCFLAGS="-D warnings" cargo doc "${PACKAGES[@]}" --no-deps --document-private-items --locked
 
 # The rules of the house that no compiler knows: arrows between crates, error pages, manifests, links.
 # Tests of the rules themselves run in `unit`.
-check_tests "workspace rules" 300 count_cargo_test 10 cargo test --workspace --test repository --locked
+check_tests "workspace rules" 300 count_cargo_test 10 cargo test "${PACKAGES[@]}" --test repository --locked
 
 shell_scripts() {
     git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do

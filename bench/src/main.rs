@@ -7,6 +7,7 @@ mod branch_many;
 mod calibrate;
 mod catalogue;
 mod cell_cost;
+mod container;
 mod content;
 mod day;
 mod delta;
@@ -87,6 +88,11 @@ const BENCHMARKS: &[Benchmark] = &[
         "pause-cold",
         "How long a kernel of 8 GiB stands still for its first snapshot, idle and writing, against a plain dump.",
         pause_ahead::run_cold,
+    ),
+    (
+        "container",
+        "How long a container of 1 GiB stands still, and what a second snapshot stores, against podman's and containerd's checkpoints.",
+        container::run,
     ),
     (
         "cell-cost",

@@ -78,7 +78,8 @@ fn page_lists() {
 fn remote() {
     let write = format!(r#""write":"{}1","before":[]"#, "0".repeat(31));
     let of = |digit: &str, length: usize| digit.repeat(length);
-    let text = |name: &str, what: u8, text: String| seed("remote", name, &[&[what], text.as_bytes()].concat());
+    let text =
+        |name: &str, what: u8, text: String| seed("remote", name, &[&[what], text.as_bytes()].concat());
     text("address", 0, "s3+https://s3.example.org/bucket/a".to_owned());
     let segment = format!(
         r#"{{"name":"{}","level":0,"entries":1,"length":103,"tail":58,"hash":"{}","first":"{}","last":"{}"}}"#,
@@ -121,7 +122,9 @@ fn checkpoint_archive() {
     files.entry(&Entry::new("null", Kind::Char(1, 3), 0o666)).unwrap();
     let files = files.finish().unwrap();
     seed("checkpoint_archive", "files", &files);
-    for (name, how) in [("plain", Compression::None), ("gzip", Compression::Gzip), ("zstd", Compression::Zstd)] {
+    for (name, how) in
+        [("plain", Compression::None), ("gzip", Compression::Gzip), ("zstd", Compression::Zstd)]
+    {
         let mut archive = ArchiveWriter::layer(Vec::new(), how, 0).unwrap();
         let spec = br#"{"annotations":{"io.container.manager":"libpod"},"mounts":[{"source":"/"}],"hooks":{"prestart":[{"path":"/x"}]}}"#;
         archive.bytes(&Member::Spec, spec).unwrap();
@@ -133,8 +136,13 @@ fn checkpoint_archive() {
         let (file, layer) = archive.finish().unwrap();
         seed("checkpoint_archive", name, &file);
         let annotations = [("org.criu.checkpoint.container.name".to_owned(), "web".to_owned())].into();
-        let image = ImageWriter { name: "x:1", architecture: "amd64", created: "", annotations: &annotations };
-        seed("checkpoint_archive", &format!("image-{name}"), &image.write(Vec::new(), &layer, &mut &file[..]).unwrap());
+        let image =
+            ImageWriter { name: "x:1", architecture: "amd64", created: "", annotations: &annotations };
+        seed(
+            "checkpoint_archive",
+            &format!("image-{name}"),
+            &image.write(Vec::new(), &layer, &mut &file[..]).unwrap(),
+        );
     }
     seed("checkpoint_archive", "json", br#"{"a":[1,-2,0.5,"x",null,{"b":{}}]}"#);
 }
@@ -168,7 +176,10 @@ fn main() {
             seed("pack", &format!("header-{name}-{n}"), &bytes[..64]);
             seed("pack", &format!("entry-{name}-{n}"), &bytes[64..136]);
             seed("pack", &format!("trailer-{name}-{n}"), &bytes[bytes.len() - TRAILER_LEN..]);
-            let records = PackReader::new(PackBytes::of_file(&layout.pack(pack)).unwrap()).unwrap().footer(pack).unwrap();
+            let records = PackReader::new(PackBytes::of_file(&layout.pack(pack)).unwrap())
+                .unwrap()
+                .footer(pack)
+                .unwrap();
             let last = records.last().unwrap();
             let footer = last.offset as usize + 72 + last.entry.stored_len as usize;
             seed("pack", &format!("footer-{name}-{n}"), &bytes[footer..bytes.len() - TRAILER_LEN]);

@@ -64,6 +64,11 @@ export type BranchRequest = {
   force?: boolean;
   /** Directories that lie at another place here than where its processes look for them. */
   map?: MappedDirectory[];
+  /**
+   * The container whose runtime makes the branch, from the specification that this one has: for a
+   * snapshot of another container, or of one on another machine. For root only.
+   */
+  container?: ContainerName | null;
 };
 
 /** A cell of a notebook. */
@@ -395,6 +400,11 @@ export type FilePolicy =
     exclude?: string[];
     /** The most that may be taken; `null` for the daemon's own limit. */
     max_bytes?: number | null;
+    /**
+     * Directories that are mounted in a container and belong to its snapshots with all that is in
+     * them, as it sees them.
+     */
+    volumes?: Text[];
     type: 'tree';
   }
   | {
@@ -1015,6 +1025,8 @@ export type SnapshotRequest = {
    * else is under way. Otherwise the result is `skipped`, and that is no failure.
    */
   within_ms?: number | null;
+  /** Whether a container that somebody holds still is let go for it, and held again as it was. */
+  thaw?: boolean;
 };
 
 /** A snapshot was not taken, and nobody misses it. */
@@ -1153,6 +1165,13 @@ export type SuspendRequest = {
   cell?: CellNote | null;
   /** Whether variables are asked for, if the kernel can say; yes if not given. */
   variables?: boolean | null;
+  /**
+   * Whether a container that somebody holds still is let go for it. If it is not put to sleep then, it
+   * is held again as it was.
+   */
+  thaw?: boolean;
+  /** Which files belong to this snapshot; the session's own policy if not given. */
+  files?: FilePolicy | null;
 };
 
 /** `POST /v1/tags`. */

@@ -49,9 +49,12 @@ class ProgramsHook(BuildHookInterface):
         manifest = (workspace / "Cargo.toml").read_text()
         members = re.search(r"^members = \[(.*?)\]", manifest, re.DOTALL | re.MULTILINE)
         assert members is not None, "Cargo.toml has no list of members"
-        files = ["Cargo.toml", "Cargo.lock"]
+        # Units of systemd are in the programs that install them.
+        files = ["Cargo.toml", "Cargo.lock", "deploy/systemd"]
         for member in re.findall(r'"([^"]+)"', members[1]):
             files += [f"{member}/Cargo.toml", f"{member}/src"]
+            if (workspace / member / "build.rs").exists():
+                files.append(f"{member}/build.rs")
         return {str(workspace / file): f"rust/{file}" for file in files}
 
     def programs(self) -> list[Path]:

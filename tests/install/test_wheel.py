@@ -1,6 +1,7 @@
 """The wheel `infinijup` and its source archive: everything is in it, and nothing in it gives anybody a right."""
 
 import os
+import posixpath
 import re
 import subprocess
 import sys
@@ -107,5 +108,22 @@ def test_the_source_archive_has_what_cargo_needs(archive):
     assert lock == (REPOSITORY / "Cargo.lock").read_bytes()
     members = re.search(r"^members = \[(.*?)\]", (REPOSITORY / "Cargo.toml").read_text(), re.DOTALL | re.MULTILINE)[1]
     for member in re.findall(r'"([^"]+)"', members):
-        assert f"rust/{member}/Cargo.toml" in names, member
-    assert not [name for name in names if name.startswith("rust/") and not re.search(r"/src(/|$)|/?Cargo\.(toml|lock)$", name)]
+        for file in ("Cargo.toml", "build.rs"):
+            assert (f"rust/{member}/{file}" in names) == (REPOSITORY / member / file).exists(), (member, file)
+    ours = re.compile(r"rust/(deploy/systemd(/|$)|.*/src(/|$)|(.*/)?(Cargo\.(toml|lock)|build\.rs)$)")
+    assert not [name for name in names if name.startswith("rust/") and not ours.match(name)]
+
+
+def test_the_source_archive_has_what_its_sources_include(archive):
+    """What the compiler reads besides: `include_str!` and `include_bytes!` in what is no test."""
+    included = {}
+    with tarfile.open(archive) as sources:
+        names = {name.split("/", 1)[1] for name in sources.getnames()}
+        for name in names:
+            if not re.match(r"rust/crates/.*\.rs$", name) or name.endswith("/tests.rs"):
+                continue
+            program = (REPOSITORY / name.removeprefix("rust/")).read_text().split("#[cfg(test)]")[0]
+            for path in re.findall(r'include_(?:str|bytes)!\("([^"]+)"\)', program):
+                included[posixpath.normpath(posixpath.join(posixpath.dirname(name), path))] = name
+    assert included.keys() & {"rust/deploy/systemd/user/infinijupd.service"}, "the search finds nothing any more"
+    assert not [(path, name) for path, name in included.items() if path not in names]

@@ -260,7 +260,7 @@ def check(world, pipeline, expected, fault, answer):
     """What came of it is what was expected, and the program is well after it."""
     session = world.target.session
     state = proc.until("the session has settled", lambda: settled(session), seconds=60)
-    check_answer(expected, answer)
+    check_answer(pipeline, expected, answer)
     check_state(session, pipeline, expected, fault, state)
     if state == "suspended":
         session.resume()
@@ -274,7 +274,7 @@ def check(world, pipeline, expected, fault, answer):
     remove_branches(world)
 
 
-def check_answer(expected, answer):
+def check_answer(pipeline, expected, answer):
     """The request was answered as the table says."""
     if expected == "mended":
         assert answer is None, f"the daemon answered though it was killed: {answer}"
@@ -285,6 +285,8 @@ def check_answer(expected, answer):
         assert answer[0] != 200, answer
         assert error["code"].removeprefix("IJ-") in CODES.get(expected, [expected]), answer
         assert error["message"], answer
+        # The snapshot that was asked for, and the newest: each has its reason.
+        assert ("did not come back either: " in error["message"]) == (expected == "down" and pipeline == "rollback"), answer
 
 
 def check_state(session, pipeline, expected, fault, state):

@@ -12,7 +12,7 @@ from harness.session import Commands
 
 # Rounds, and MiB on each of the two GPUs. A round of 64 MiB takes twenty seconds beside other stages, one of 1 GiB a minute; twenty of each, which
 # the gate has no time for, are made by `.ci/run --full`.
-STORIES = [tuple(map(int, story.split("x"))) for story in os.environ.get("INFINIJUP_GPU_STORIES", "8x64,2x256").split(",")]
+STORIES = [tuple(map(int, story.split("x"))) for story in os.environ.get("INFINIJUP_GPU_STORIES", "4x64,1x256").split(",")]
 BRANCHES = 3
 
 # Runs in the kernel: two buffers on two GPUs through NVIDIA's own bindings, and a thread that launches a kernel on each for ever.

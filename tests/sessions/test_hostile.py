@@ -95,6 +95,21 @@ def test_roots_own_daemon_refuses_it_even_by_force(make_daemon, root):
     assert root.sessions()["mine"]["state"] == "running"
 
 
+def test_what_somebody_trusts_is_theirs(make_daemon, root, tmp_path):
+    """By name, each snapshot by itself: root's daemon then restores it, and no other of the same installation."""
+    first = make_daemon(user=root.user)
+    # A branch has a copy of its directory.
+    theirs = Commands(first, root.user).start("theirs", "sleep", "1000", cwd=tmp_path)
+    taken, other = (theirs.snapshot()["commit"] for _ in range(2))
+    root.start("mine", "sleep", "2000")
+    carry_store(first, root.daemon, root.user)
+    assert root.fails("trust", "nothing-like-it")["code"] == "IJ-L061"
+    assert root.run("trust", taken).one("trusted")["commit"] == taken
+    made = root.run("branch", taken, "--name", "trusted").one("branched")["branches"][0]
+    assert made["session"]["state"] == "running"
+    assert root.fails("branch", other, "--name", "another")["code"] == "IJ-L051"
+
+
 def test_a_session_sees_neither_devices_nor_sockets_of_the_machine(commands, daemon):
     session = commands.kernel("k")
     session.kernel.run(

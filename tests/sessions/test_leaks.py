@@ -113,7 +113,7 @@ def again_and_again(daemon, session, once, cycles, warm):
     check(before, Balance(daemon, session), cycles - warm)
 
 
-@pytest.mark.timeout(2300)
+@pytest.mark.timeout(300 + 3 * TINY_CYCLES)
 def test_a_tiny_process(commands, user, daemon):
     session = commands.start("tiny", "perl", "-e", TINY, cwd=user.home)
     file = user.home / "number"
@@ -121,13 +121,14 @@ def test_a_tiny_process(commands, user, daemon):
     again_and_again(daemon, session, lambda number: tiny_cycle(session, number, file), TINY_CYCLES, min(50, TINY_CYCLES // 4))
 
 
-@pytest.mark.timeout(2300)
+# A cycle takes a second and a half on a quiet machine, and three times as long beside other lanes.
+@pytest.mark.timeout(300 + 8 * CYCLES)
 def test_a_small_kernel(commands, daemon):
     session = commands.kernel("small")
     again_and_again(daemon, session, lambda number: kernel_cycle(session, number), CYCLES, min(50, CYCLES // 4))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300 + 60 * LARGE_CYCLES)
 def test_a_large_kernel(commands, daemon):
     session = commands.kernel("large")
     session.kernel.run(f"import numpy; data = numpy.random.default_rng(1).random({LARGE_MIB} << 17)")

@@ -35,11 +35,29 @@ impl Daemon {
     /// The same, with more in its environment.
     pub(crate) fn start_with(user: &User, more: &[(&str, PathBuf)]) -> Result<Self> {
         let place = Place::of(user, "d")?;
+        Self::start_in(place, (user.uid(), user.home()), owned(more), |program| user.command(program))
+    }
+
+    /// Root's own.
+    pub(crate) fn start_as_root(more: &[(&str, PathBuf)]) -> Result<Self> {
+        let program = |program: &Path| {
+            let mut command = Command::new(program);
+            command.env_clear().env("LC_ALL", "C.UTF-8").current_dir("/");
+            command
+        };
+        Self::start_in(Place::new("d")?, (Uid::ROOT, Path::new("/root")), owned(more), program)
+    }
+
+    fn start_in(
+        place: Place,
+        (uid, home): (Uid, &Path),
+        more: Vec<(String, PathBuf)>,
+        program: impl FnOnce(&Path) -> Command,
+    ) -> Result<Self> {
         copy_programs(&place.dir.join("bin"))?;
-        let more = owned(more);
-        let child = spawn(user, &place, &more)?;
+        let child = spawn(program(&program_in(&place)), &place, &more)?;
         let socket = socket_in(&place);
-        let mut daemon = Self { child, socket, home: user.home().to_owned(), uid: user.uid(), more, place };
+        let mut daemon = Self { child, socket, home: home.to_owned(), uid, more, place };
         daemon.wait_for_answer()?;
         Ok(daemon)
     }
@@ -60,7 +78,7 @@ impl Daemon {
     pub(crate) fn reboot(&mut self, user: &User) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
-        self.child = spawn(user, &self.place, &self.more)?;
+        self.child = spawn(user.command(program_in(&self.place)), &self.place, &self.more)?;
         self.wait_for_answer()?;
         out_of_page_cache(&self.place.dir.join("state"))
     }
@@ -75,7 +93,7 @@ impl Daemon {
             std::thread::sleep(Duration::from_millis(20));
         }
         self.more = owned(more);
-        self.child = spawn(user, &self.place, &self.more)?;
+        self.child = spawn(user.command(program_in(&self.place)), &self.place, &self.more)?;
         self.wait_for_answer()
     }
 
@@ -226,14 +244,17 @@ fn socket_in(place: &Place) -> PathBuf {
     place.dir.join("run/infinijupd.sock")
 }
 
-fn spawn(user: &User, place: &Place, more: &[(String, PathBuf)]) -> Result<Child> {
-    let programs = place.dir.join("bin");
+fn program_in(place: &Place) -> PathBuf {
+    place.dir.join("bin/infinijupd")
+}
+
+fn spawn(mut program: Command, place: &Place, more: &[(String, PathBuf)]) -> Result<Child> {
     let log = fs::File::options().create(true).append(true).open(place.dir.join("log"))?;
-    user.command(programs.join("infinijupd"))
+    program
         .env("INFINIJUP_STATE", place.dir.join("state"))
         .env("INFINIJUP_RUN", place.dir.join("run"))
         .env("INFINIJUP_SOCKET", socket_in(place))
-        .env("INFINIJUP_BOX", programs.join("infinijup-box"))
+        .env("INFINIJUP_BOX", place.dir.join("bin/infinijup-box"))
         .env("INFINIJUP_CRIU", CRIU)
         // It would be made beside what is measured. `undo` measures it.
         .env("INFINIJUP_STANDBY", "off")
@@ -243,7 +264,7 @@ fn spawn(user: &User, place: &Place, more: &[(String, PathBuf)]) -> Result<Child
         .stderr(log)
         .process_group(0)
         .spawn()
-        .with_context(|| format!("cannot start {}", programs.join("infinijupd").display()))
+        .with_context(|| format!("cannot start {}", program_in(place).display()))
 }
 
 /// The status and the body, and nothing after it: a daemon that hangs up before it has read all of a request resets the

@@ -24,6 +24,7 @@ mod servers;
 mod session;
 pub mod settings;
 mod size;
+mod sleep;
 mod system;
 mod text;
 
@@ -43,9 +44,8 @@ pub use job::{Job, JobKind, JobResult, JobState, Jobs, Step};
 pub use operation::{
     AttachRequest, BranchOutcome, BranchRequest, CheckRequest, CheckpointOutcome, CheckpointRequest,
     ContainerName, ExecOutcome, ExecRequest, GaveUp, MappedDirectory, Nothing, RestartRequest,
-    RestoreRequest, RestoredOutcome, ResumeRequest, RollbackOutcome, RollbackRequest, Signal, SignalName,
-    SignalRequest, Skipped, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StopRequest, SuspendOutcome,
-    SuspendRequest, TimedStep, Uncaptured,
+    RestoreRequest, RestoredOutcome, RollbackOutcome, RollbackRequest, Signal, SignalName, SignalRequest,
+    Skipped, SnapshotOutcome, SnapshotRequest, SnapshotSkipped, StopRequest, TimedStep, Uncaptured,
 };
 pub use patch::{Keep, SessionPatch, SessionPolicy};
 pub use places::{PlaceError, Places, SOCKET_VARIABLE};
@@ -57,6 +57,7 @@ pub use session::{
 };
 pub use settings::SettingsError;
 pub use size::parse_size;
+pub use sleep::{ResumeRequest, SuspendOutcome, SuspendRequest};
 pub use system::{DaemonView, Doctor, Finding, FindingState, SnapshotCheck, StoreView, Version};
 pub use text::Text;
 

@@ -57,6 +57,9 @@ pub struct SnapshotRequest {
     /// something ran since the last one, and if nothing else is under way. Otherwise the result is `skipped`, and that is no failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
+    /// Whether a container that somebody holds still is let go for it, and held again as it was.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub thaw: bool,
 }
 
 /// A snapshot was taken.
@@ -198,6 +201,10 @@ pub struct BranchRequest {
     /// Directories that lie at another place here than where its processes look for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub map: Vec<MappedDirectory>,
+    /// The container whose runtime makes the branch, from the specification that this one has: for a snapshot of another container, or of one on
+    /// another machine. For root only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerName>,
 }
 
 /// `POST /v1/commits/{id}/check`.
@@ -232,63 +239,6 @@ pub struct BranchOutcome {
     /// Where the time went.
     #[serde(default)]
     pub steps: Vec<TimedStep>,
-}
-
-/// `POST /v1/sessions/{id}/suspend`. The fields are those of a snapshot.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct SuspendRequest {
-    /// What it is, for the history.
-    pub message: Option<String>,
-    /// Why: `idle` if nobody asked for it, so that the snapshot is an automatic one; `suspend` if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// What to call this moment; the session's `mark` if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// The document as it is in the editor.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub notebook: Option<String>,
-    /// The cell that ran last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cell: Option<CellNote>,
-    /// Whether variables are asked for, if the kernel can say; yes if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub variables: Option<bool>,
-}
-
-impl From<SuspendRequest> for SnapshotRequest {
-    /// The snapshot that is taken for it.
-    fn from(request: SuspendRequest) -> Self {
-        let SuspendRequest { message, reason, label, notebook, cell, variables } = request;
-        Self { message, reason, label, notebook, cell, variables, ..Self::default() }
-    }
-}
-
-/// A session was put to sleep.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct SuspendOutcome {
-    /// The snapshot that it will come back from.
-    pub commit: String,
-    /// How much memory it gave back.
-    pub freed_bytes: u64,
-    /// How much GPU memory it gave back.
-    #[serde(default)]
-    pub freed_vram_bytes: u64,
-    /// Where the time went.
-    #[serde(default)]
-    pub steps: Vec<TimedStep>,
-}
-
-/// `POST /v1/sessions/{id}/resume`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ResumeRequest {
-    /// Go on although files were changed by somebody else, or the machine is not like the one of the snapshot.
-    pub force: bool,
-    /// Onto which GPUs; as the session was started if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpus: Option<GpuWish>,
 }
 
 /// `POST /v1/sessions/{id}/stop`.

@@ -101,6 +101,9 @@ pub enum FilePolicy {
         /// The most that may be taken; `null` for the daemon's own limit.
         #[serde(default)]
         max_bytes: Option<u64>,
+        /// Directories that are mounted in a container and belong to its snapshots with all that is in them, as it sees them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        volumes: Vec<Text>,
     },
     /// The workspace too, as far as people work on it: without hidden directories and what programs fill again by themselves
     /// (`node_modules`, `venv`, `__pycache__` …), at most 100,000 files, 256 MiB each and 4 GiB together. Of
@@ -108,6 +111,13 @@ pub enum FilePolicy {
     Workspace,
     /// None.
     None,
+}
+
+impl FilePolicy {
+    /// All of the workspace, up to so many bytes.
+    pub fn tree(max_bytes: Option<u64>) -> Self {
+        Self::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes, volumes: Vec::new() }
+    }
 }
 
 /// Which of the machine's GPUs a session may use.

@@ -44,8 +44,24 @@ pub fn check_session(name: &str) -> Result<(), Broken> {
     check_ref(name)
 }
 
+/// What so many branches of a session are called: as somebody wants, with numbers if there are several; or the only one as the session itself,
+/// if no session is called so.
+pub fn for_branches(
+    wanted: Option<&str>,
+    of: &str,
+    count: u32,
+    is_taken: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    match wanted {
+        Some(name) if count == 1 => vec![name.to_owned()],
+        Some(name) => (1..=count).map(|number| format!("{name}-{number}")).collect(),
+        None if count == 1 && !is_taken(of) => vec![of.to_owned()],
+        None => branches_of(of, count, is_taken),
+    }
+}
+
 /// Names for so many branches of a session, none of them taken: `NAME-branch`, `NAME-branch-2` … A branch of a branch is no `NAME-branch-branch`.
-pub fn branches_of(name: &str, count: usize, is_taken: impl Fn(&str) -> bool) -> Vec<String> {
+fn branches_of(name: &str, count: u32, is_taken: impl Fn(&str) -> bool) -> Vec<String> {
     let (stem, rest) = name.rsplit_once("-branch").unwrap_or((name, ""));
     let is_branch =
         rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
@@ -58,7 +74,7 @@ pub fn branches_of(name: &str, count: usize, is_taken: impl Fn(&str) -> bool) ->
         1 => format!("{stem}-branch"),
         number => format!("{stem}-branch-{number}"),
     };
-    (1..).map(named).filter(|name| !is_taken(name)).take(count).collect()
+    (1..).map(named).filter(|name| !is_taken(name)).take(count as usize).collect()
 }
 
 /// Checks the name of a thread or a tag.
@@ -143,6 +159,11 @@ mod tests {
 
     #[test]
     fn branches_have_the_name_of_what_they_were_branched_off() {
+        let some = |wanted, count| for_branches(wanted, "study", count, |name| name == "study");
+        assert_eq!(some(Some("idea"), 1), ["idea"]);
+        assert_eq!(some(Some("try"), 2), ["try-1", "try-2"]);
+        assert_eq!(some(None, 1), ["study-branch"]);
+        assert_eq!(for_branches(None, "study", 1, |_| false), ["study"]);
         let free = |name: &str, count| branches_of(name, count, |name| name == "study-branch-2");
         assert_eq!(free("study", 3), ["study-branch", "study-branch-3", "study-branch-4"]);
         assert_eq!(free("study-branch-7", 1), ["study-branch"]);

@@ -9,9 +9,9 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags};
@@ -23,6 +23,8 @@ use crate::id::hex;
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Creates a file that must not exist yet, readable by its owner alone.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Makes a directory that its owner alone gets into. It is no error if there is one already.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Gives a file a name that must be free.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a name, replacing what had it.
@@ -70,6 +72,13 @@ impl Disk for LocalDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Box::new(LocalFile(file)))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -14,8 +14,6 @@
 //!   elsewhere            objects whose data is in another place: a text file
 //! ```
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Result, StoreError};
@@ -64,15 +62,9 @@ impl Layout {
         self.root.join("objects")
     }
 
-    /// The directory of one pack.
+    /// The directory of one pack. It is made for the first pack in it.
     pub fn pack_dir(&self, pack: &PackId) -> PathBuf {
         self.objects().join(hex(&pack.as_bytes()[..1]))
-    }
-
-    /// The directories of all packs.
-    pub fn pack_dirs(&self) -> impl Iterator<Item = PathBuf> {
-        let objects = self.objects();
-        (0..=255u8).map(move |byte| objects.join(hex(&[byte])))
     }
 
     /// One pack.
@@ -103,15 +95,11 @@ impl Layout {
     /// Creates the directories of a new store, its root included.
     pub fn create(&self, disk: &dyn Disk) -> Result<()> {
         let mut directories = vec![self.root.clone(), self.objects(), self.temporary()];
-        directories.extend(self.pack_dirs());
         directories.extend([self.refs(), self.refs().join("threads"), self.refs().join("tags")]);
         directories.extend([self.root.join("locks"), self.root.join("cache"), self.cache("fingerprints")]);
         for directory in &directories {
             // Snapshots hold secrets by nature: nobody but the owner gets in.
-            match fs::DirBuilder::new().mode(0o700).create(directory) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                other => other.map_err(StoreError::io("create directory", directory))?,
-            }
+            disk.create_dir(directory).map_err(StoreError::io("create directory", directory))?;
         }
         for directory in [&self.objects(), &self.refs(), &self.root] {
             disk.sync_dir(directory).map_err(StoreError::io("sync directory", directory))?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::crypto::{KdfCost, Unlock};
+use crate::id::PackId;
 use crate::memory::{MapRoot, PAGE, PageSink, PageSource, Region};
 use crate::progress::Silent;
 use crate::refs::{Expected, RefChange};
@@ -84,6 +85,14 @@ impl TestStore {
     pub(crate) fn packs(&self) -> Vec<PathBuf> {
         let packs = self.store.packs.list().unwrap();
         packs.iter().map(|pack| self.store.layout.pack(pack)).collect()
+    }
+
+    /// Puts bytes where a pack would be.
+    pub(crate) fn put_stray(&self, pack: &PackId, bytes: &[u8]) -> PathBuf {
+        let path = self.store.layout.pack(pack);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
     }
 
     /// Turns one bit in the middle of the largest pack, which is where the data is.

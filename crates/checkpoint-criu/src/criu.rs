@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Access, AtFlags};
+use rustix::io::Errno;
+
 use crate::call::Call;
 use crate::error::{Action, CriuError, Result, TreeState};
 use crate::evidence::Evidence;
 use crate::find::{OLDEST, OLDEST_SHOWN, Places};
 use crate::hooks::{Event, Hooks};
-use crate::images::{DumpStats, read_stats};
+use crate::images::{DumpStats, put_right, read_stats};
 use crate::memory_path::{ComingBack, Leaving, LeftOut, WayBack, WayOut};
 use crate::messages::rpc::{CgroupsMode, Kind, NetworkLock, Options, Request};
 use crate::options::{DumpOptions, Habitat, Leave, RestoreOptions, Runner};
@@ -172,9 +175,9 @@ impl Criu {
             tcp_skip_in_flight: Some(true),
             network_lock: Some(NetworkLock::Skip.into()),
             manage_cgroups_mode: Some(match &options.container {
-                None => CgroupsMode::Ignore.into(),
                 // Its runtime puts it into the cgroup that it is to have. What it made below that is its own.
-                Some(_) => CgroupsMode::Soft.into(),
+                Some(around) if around.cgroups_below => CgroupsMode::Soft.into(),
+                _ => CgroupsMode::Ignore.into(),
             }),
             root: options.container.as_ref().map(|around| around.root.as_os_str().as_bytes().to_vec()),
             external: options
@@ -216,13 +219,13 @@ impl Criu {
         }
         called?;
         let stats = read_stats(&stats).ok();
-        let left_out = way.thawed(&options.images, stats.as_ref()).map_err(|reason| {
-            let state = match release(options.tree) {
-                Ok(()) => TreeState::Running,
-                Err(_) => TreeState::Unknown,
-            };
-            refused(Action::Dump, state, reason)
-        })?;
+        if let Err(error) = put_right(&options.images, &|path| refuses_writers(options.tree, path)) {
+            let_go(options.tree);
+            return Err(error);
+        }
+        let left_out = way
+            .thawed(&options.images, stats.as_ref())
+            .map_err(|reason| refused(Action::Dump, let_go(options.tree), reason))?;
         // The dump is good, whatever became of its figures.
         Ok(Dumped { stats: stats.unwrap_or_default(), left_out })
     }
@@ -325,6 +328,22 @@ impl Hooks for WithMemory<'_> {
         theirs?;
         memory.inspect_err(|reason| self.said = Some(reason.clone()))
     }
+}
+
+/// A tree that a dump may have left stopped goes on.
+fn let_go(tree: i32) -> TreeState {
+    match release(tree) {
+        Ok(()) => TreeState::Running,
+        Err(_) => TreeState::Unknown,
+    }
+}
+
+/// Whether a file, named as the tree sees it, cannot be opened for writing by whoever is at work here: its user, or root.
+fn refuses_writers(tree: i32, path: &Path) -> bool {
+    let Ok(below) = path.strip_prefix("/") else { return false };
+    let path = base::proc::path(tree, "root").join(below);
+    let answer = rustix::fs::accessat(rustix::fs::CWD, &path, Access::WRITE_OK, AtFlags::EACCESS);
+    matches!(answer, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS))
 }
 
 /// A memory path said no.

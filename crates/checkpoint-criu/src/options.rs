@@ -35,6 +35,9 @@ pub struct Surroundings {
     pub external: Vec<OsString>,
     /// Whether connections come back closed. CRIU wants to be told the same at the restore; without it, a tree that has some is refused.
     pub tcp_close: bool,
+    /// Whether the cgroups come back as they are, with those that were made below the container's. Otherwise the images have the names alone, and
+    /// somebody else makes what is so named.
+    pub cgroups_below: bool,
 }
 
 /// What becomes of a tree after its dump.

@@ -134,6 +134,7 @@ const COMMANDS: &[&[&str]] = &[
     &["clone"],
     &["mount"],
     &["check"],
+    &["trust"],
     &["completions"],
     &["man"],
     &["debug"],

@@ -25,12 +25,24 @@ pub(crate) enum Said {
 
 /// Runs a program with these words. Nothing of it outlives the time limit.
 pub(crate) fn ask(runtime: &str, program: &Path, words: &[&str], limit: Duration) -> Result<Said> {
+    ask_with(runtime, program, words, &[], limit)
+}
+
+/// The same, with more in its environment.
+pub(crate) fn ask_with(
+    runtime: &str,
+    program: &Path,
+    words: &[&str],
+    environment: &[(&str, &Path)],
+    limit: Duration,
+) -> Result<Said> {
     let silent = |error: io::Error| ContainerError::Silent {
         runtime: runtime.to_owned(),
         why: format!("cannot start `{}`: {error}", program.display()),
     };
     let mut child = Command::new(program)
         .args(words)
+        .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -77,6 +77,24 @@ pub enum ContainerError {
         /// Which.
         container: String,
     },
+    /// Somebody holds it still.
+    #[error("container {container} is held still, and what it has on GPUs could not be locked: {}", how.join("; "))]
+    Held {
+        /// Which.
+        container: String,
+        /// Who does it, and how.
+        how: Vec<String>,
+        /// What lets it go.
+        undo: Vec<String>,
+    },
+    /// It was to be let go, and cannot be.
+    #[error("container {container} cannot be let go: {why}")]
+    NotThawed {
+        /// Which.
+        container: String,
+        /// Why not.
+        why: String,
+    },
     /// Its processes could not be looked at for GPUs.
     #[error(transparent)]
     Gpu(#[from] gpu_detect::DetectError),
@@ -103,6 +121,8 @@ impl ContainerError {
             Self::Answer { .. } => "IJ-O012",
             Self::NotRunning { .. } => "IJ-O020",
             Self::Ended { .. } => "IJ-O021",
+            Self::Held { .. } => "IJ-O022",
+            Self::NotThawed { .. } => "IJ-O023",
             Self::Io(_) => "IJ-O030",
             Self::Gpu(error) => error.code(),
         }
@@ -113,7 +133,7 @@ impl ContainerError {
         match self {
             Self::NotAQuery { .. } | Self::Ambiguous { .. } => Class::Usage,
             Self::NotFound { .. } => Class::NotFound,
-            Self::NotRunning { .. } => Class::Refused,
+            Self::NotRunning { .. } | Self::Held { .. } | Self::NotThawed { .. } => Class::Refused,
             Self::Ended { .. } => Class::Conflict,
             Self::Silent { .. } | Self::Slow { .. } | Self::Answer { .. } | Self::Io(_) => Class::Environment,
             Self::Gpu(error) => error.class(),
@@ -141,6 +161,15 @@ impl ContainerError {
             Self::Slow { .. } => "the runtime may wait for a lock or a full disk: its own log says more",
             Self::NotRunning { .. } => "start it; there is nothing to look at before",
             Self::Ended { .. } => "look at what there is now",
+            Self::Held { undo, .. } => {
+                return Some(format!(
+                    "{}; or `infinijup snapshot --thaw` does it, and holds it again afterwards",
+                    undo.join("; ")
+                ));
+            }
+            Self::NotThawed { .. } => {
+                "it is as it was found; let it go yourself, as `infinijup detect --container` says"
+            }
             Self::Gpu(error) => return error.hint(),
             Self::Answer { .. } | Self::Io(_) => return None,
         };

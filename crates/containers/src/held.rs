@@ -13,6 +13,7 @@ use base::proc::{CgroupVersion, Hold, Holds, Stat};
 use serde::Serialize;
 
 use crate::container::{Container, Kind, Status};
+use crate::error::{ContainerError, Result};
 use crate::processes;
 
 /// So many processes are named.
@@ -47,6 +48,20 @@ pub struct Held {
     pub evidence: Vec<String>,
     /// What lets it go.
     pub undo: String,
+    /// The cgroup that was told to freeze, if it was one.
+    #[serde(skip)]
+    pub(crate) frozen: Option<(CgroupVersion, PathBuf)>,
+}
+
+/// All that holds a container that runs.
+pub(crate) fn who(container: &Container) -> Result<Vec<Held>> {
+    let not_running = || ContainerError::NotRunning {
+        container: container.id.to_string(),
+        status: container.status.word(),
+    };
+    let init = container.pid.filter(|_| container.status != Status::Stopped).ok_or_else(not_running)?;
+    let pids = processes::of(container, init)?;
+    look(container, init, &pids).map_err(ContainerError::io("read", Path::new("/proc")))
 }
 
 /// All that holds a container with these processes. A process that ends meanwhile is held by nobody.
@@ -79,6 +94,7 @@ pub(crate) fn look(container: &Container, init: i32, pids: &[i32]) -> std::io::R
             how: format!("stopped by SIGSTOP: {}", named(&stopped)),
             evidence: vec![format!("{} of {} processes are in state T", stopped.len(), pids.len())],
             undo: format!("kill -CONT {}", numbers(&stopped)),
+            frozen: None,
         });
     }
     for (tracer, held) in traced {
@@ -88,6 +104,7 @@ pub(crate) fn look(container: &Container, init: i32, pids: &[i32]) -> std::io::R
             how: format!("held by the debugger {}", named(&[number])),
             evidence: vec![format!("it traces {}", named(&held))],
             undo: "end the debugger, or let it go on".to_owned(),
+            frozen: None,
         });
     }
     Ok(found)
@@ -99,6 +116,7 @@ fn in_cgroup(container: &Container, version: CgroupVersion, directory: &Path, ow
         CgroupVersion::Two => ("cgroup.freeze", "0"),
     };
     let path = directory.join(file);
+    let frozen = Some((version, directory.to_owned()));
     let runtime = container.runtime.kind().word();
     let mut evidence = vec![format!("`{}` is frozen", directory.display())];
     evidence.push(format!("{runtime} says that it is {}", container.status.word()));
@@ -107,7 +125,7 @@ fn in_cgroup(container: &Container, version: CgroupVersion, directory: &Path, ow
     let is_above = own.is_some_and(|own| own != directory && own.starts_with(directory));
     if is_above {
         let how = format!("frozen in `{}`, a cgroup above its own, by somebody else", directory.display());
-        return Held { by: By::Above, how, evidence, undo: thaw };
+        return Held { by: By::Above, how, evidence, undo: thaw, frozen };
     }
     let is_paused = matches!(container.status, Status::Paused | Status::Pausing);
     let (by, how, undo) = match (container.runtime.kind(), is_paused) {
@@ -143,7 +161,7 @@ fn in_cgroup(container: &Container, version: CgroupVersion, directory: &Path, ow
             (By::Somebody, how, thaw)
         }
     };
-    Held { by, how, evidence, undo }
+    Held { by, how, evidence, undo, frozen }
 }
 
 fn numbers(pids: &[i32]) -> String {

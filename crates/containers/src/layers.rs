@@ -1,11 +1,12 @@
 //! The files of a container: its writable layer, what is mounted over it, and directories of this machine in it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::proc::{self, Mount};
 
 use crate::container::Container;
 use crate::examine::{Finding, Topic};
+use crate::volumes::Volumes;
 
 /// File systems that live in the kernel alone, or in memory: CRIU makes them again, or saves what is in them.
 const PLAIN: [&str; 14] = [
@@ -73,13 +74,15 @@ fn mounted(mounts: &[Mount]) -> Vec<Finding> {
 
 /// Directories of this machine: they are not copied unless somebody asks for it.
 fn volumes(container: &Container) -> Option<Finding> {
-    let line = |mount: &crate::SpecifiedMount| {
-        let how = if mount.is_read_only() { "read-only" } else { "written to" };
-        format!("{} is {} here, {how}", mount.destination.display(), mount.source.display())
+    let root = container.root.path.as_deref().unwrap_or_else(|| Path::new("/"));
+    let bundle = container.bundle.as_deref().unwrap_or_else(|| Path::new("/"));
+    let Volumes { mapped, read_only, .. } =
+        Volumes::of(&container.specification, root, bundle, &container.id);
+    let line = |(at, here): &(PathBuf, PathBuf)| {
+        let how = if read_only.contains(at) { "read-only" } else { "written to" };
+        format!("{} is {} here, {how}", at.display(), here.display())
     };
-    let mounts = container.specification.mounts();
-    let lines: Vec<String> =
-        mounts.iter().filter(|mount| mount.is_bind()).map(line).take(MOST_LINES).collect();
+    let lines: Vec<String> = mapped.iter().map(line).take(MOST_LINES).collect();
     (!lines.is_empty()).then(|| {
         Finding::note(
             Topic::Volumes,

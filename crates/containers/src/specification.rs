@@ -4,6 +4,7 @@
 //! Everything that is missing or of another type than it should be reads as if it were not there.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -39,9 +40,14 @@ impl SpecifiedMount {
         self.kind == "bind" || self.options.iter().any(|option| matches!(option.as_str(), "bind" | "rbind"))
     }
 
-    /// Whether it may not be written to.
+    /// Whether it may not be written to: of options that contradict each other the last one holds.
     pub fn is_read_only(&self) -> bool {
-        self.options.iter().any(|option| option == "ro")
+        let says = |option: &String| match option.as_str() {
+            "ro" | "rro" => Some(true),
+            "rw" | "rrw" => Some(false),
+            _ => None,
+        };
+        self.options.iter().rev().find_map(says).unwrap_or(false)
     }
 }
 
@@ -106,9 +112,22 @@ impl Specification {
         self.list("/mounts")
     }
 
+    /// A mount that shows something of this machine under the name of a link to it. Runtimes follow the link; CRIU does not, whichever of them asks it.
+    pub fn mount_of_a_link(&self) -> Option<SpecifiedMount> {
+        let is_link = |mount: &SpecifiedMount| {
+            fs::symlink_metadata(&mount.source).is_ok_and(|there| there.is_symlink())
+        };
+        self.mounts().into_iter().find(|mount| mount.is_bind() && is_link(mount))
+    }
+
     /// Device nodes beside those that every container has.
     pub fn devices(&self) -> Vec<SpecifiedDevice> {
         self.list("/linux/devices")
+    }
+
+    /// Paths that are hidden from it.
+    pub fn masked_paths(&self) -> Vec<PathBuf> {
+        self.list("/linux/maskedPaths")
     }
 
     /// Namespaces.
@@ -193,6 +212,22 @@ mod tests {
         assert_eq!(specification.cgroups_path(), Some("/default/c1"));
         assert_eq!(specification.user(), (7, 8));
         assert_eq!(specification.annotations(), BTreeMap::from([("a".to_owned(), "b".to_owned())]));
+    }
+
+    #[test]
+    fn a_mount_that_is_named_by_a_link_is_found() {
+        let home = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc", home.path().join("link")).unwrap();
+        let of = |name: &str| {
+            let source = home.path().join(name);
+            let text = format!(
+                r#"{{"mounts": [{{"destination": "/data", "type": "bind", "source": "{}"}}]}}"#,
+                source.display()
+            );
+            Specification::parse(text.as_bytes()).unwrap().mount_of_a_link()
+        };
+        assert_eq!(of("link").unwrap().destination, PathBuf::from("/data"));
+        assert_eq!((of("."), of("gone")), (None, None));
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl HistoryError {
                 Some("`infinijup store encrypt` encrypts it; or take `key_file` out of the settings")
             }
             Self::NotSealed { .. } => {
-                Some("if you trust where it comes from, --force restores it; root's daemon does not")
+                Some("if you know who made it and trust them, `infinijup trust` says so; then try again")
             }
             Self::NoSuchSnapshot { .. } => Some("`infinijup history` lists them"),
             Self::Forgotten { .. } => Some("`infinijup history` lists those that are left"),

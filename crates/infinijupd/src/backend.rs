@@ -83,6 +83,8 @@ pub trait Backend: Send + Sync + 'static {
     fn doctor(&self) -> Outcome<Doctor>;
     /// Whether a snapshot would come up here.
     fn check(&self, which: &str, request: &CheckRequest) -> Outcome<SnapshotCheck>;
+    /// Takes a snapshot from elsewhere for one of this installation's own.
+    fn trust(&self, which: &str) -> Outcome<CommitView>;
     /// All sessions, oldest first.
     fn sessions(&self) -> Outcome<Vec<SessionView>>;
     /// One of them, by id, name or the beginning of an id.

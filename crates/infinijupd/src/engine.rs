@@ -137,6 +137,12 @@ impl Backend for Engine {
         Ok(SnapshotCheck { commit, fits, findings: found.into_iter().map(finding).collect() })
     }
 
+    fn trust(&self, which: &str) -> Outcome<CommitView> {
+        let commit = Self::trust(self, which)?;
+        tracing::info!(commit, "trusted");
+        Backend::commit(self, &commit)
+    }
+
     fn sessions(&self) -> Outcome<Vec<SessionView>> {
         Ok(Self::sessions(self))
     }
@@ -192,7 +198,7 @@ impl Backend for Engine {
 
     fn store(&self) -> Outcome<StoreView> {
         let (used_bytes, allowed_bytes) = self.room().ok().unzip();
-        Ok(StoreView { path: self.store_directory().into(), used_bytes, allowed_bytes, remote: None })
+        Ok(StoreView { path: self.place().store().into(), used_bytes, allowed_bytes, remote: None })
     }
 
     fn start(&self, request: StartRequest, progress: &dyn Progress) -> Outcome<SessionView> {

@@ -17,7 +17,7 @@ use crate::routes::{control, files, history, jobs, log, sessions, system};
     servers((url = "http://localhost", description = "the socket infinijup/infinijupd.sock in the runtime directory; the host's name does not matter")),
     paths(
         system::version, system::daemon, system::stop, system::doctor, system::openapi, system::store, system::metrics,
-        history::history, history::diff, history::commit, history::check, history::check_mapped, history::notebook, history::variables, history::tag,
+        history::history, history::diff, history::commit, history::check, history::check_mapped, history::trust, history::notebook, history::variables, history::tag,
         history::untag, history::forget, history::gc, files::of_session, files::of_snapshot, files::copy_out,
         sessions::list, sessions::start, sessions::show, sessions::remove, sessions::history,
         sessions::servers, log::log, sessions::snapshot, sessions::rollback, sessions::branch,

@@ -9,7 +9,7 @@ pub(crate) fn trial(engine: &Engine) -> Result<String> {
         // Whether snapshots work is asked here; what the GPUs do has items of its own.
         gpus: GpuWish::None,
         files: FilePolicy::None,
-        workspace: Some(engine.sessions_directory().into()),
+        workspace: Some(engine.place().sessions().into()),
         env: vec![EnvVar { name: "PATH".into(), value: "/usr/local/bin:/usr/bin:/bin".into() }],
         ..StartRequest::command(["sleep", "1000"], "/")
     };

@@ -82,6 +82,7 @@ impl From<WorkspaceError> for LifecycleError {
     fn from(error: WorkspaceError) -> Self {
         match error {
             WorkspaceError::Io(error) => error.into(),
+            error @ WorkspaceError::Volume { .. } => Self::BadRequest { detail: error.to_string() },
             WorkspaceError::Changed { paths } => Self::FilesChanged { paths },
             WorkspaceError::Store(error) => error.into(),
             WorkspaceError::Manifest(error) => error.into(),

@@ -3,13 +3,12 @@
 //! The branch has the same process ids, the same ports and the same paths as the original, in namespaces of its own, and its
 //! own files at those paths: its workspace is a private copy, mounted where the original's was.
 
-use std::num::NonZero;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use api::{BranchOutcome, BranchRequest, SessionState, SnapshotRequest};
-use base::names::branches_of;
+use api::{BranchOutcome, BranchRequest, ContainerName, SessionState, SnapshotRequest};
+use base::names::for_branches;
+use base::several;
 use cas_core::ObjectId;
 use checkpoint_criu::images::Images;
 use history::UserStore;
@@ -20,7 +19,9 @@ use sandbox::bounded;
 use session_record::files::write_for;
 use session_record::place::{CONNECTION, LOG, make, make_for, outside_directory};
 use session_record::words::gpu_wish;
-use session_record::{GpuWish, KernelRecord, Record, SessionId, bring_programs, gone_session};
+use session_record::{
+    GpuWish, KernelRecord, Record, SessionId, SessionSection, bring_programs, gone_session,
+};
 use workspace::{BranchFiles, FilePolicy};
 
 use crate::engine::Engine;
@@ -39,8 +40,6 @@ use session_record::locks::{Doing, Held};
 const WORKSPACE_LIMIT: u64 = 20 << 30;
 /// How much of a log a branch begins with: the session can make its own as long as it likes.
 const LOG_COPIED: u64 = 1 << 20;
-/// How many branches one request may make.
-const MOST: u32 = 64;
 
 /// Nobody was told of a branch that is not there yet: if it fails, or is cut short, nothing of it is left.
 pub(crate) const BRANCH: Pipeline<New> = &[Stage::new(
@@ -103,7 +102,13 @@ fn copy_files(work: &mut Work<'_>, new: &mut New) -> Result<()> {
         max_bytes,
         open: &Images::open(aim.images()?.path())?.open_regular_files()?,
     };
-    let made = wanted.make()?;
+    let made = match engine.habitat(record).make_branch(record, original, &wanted)? {
+        Some((branch, made)) => {
+            *record = branch;
+            made
+        }
+        None => wanted.make()?,
+    };
     record.outside_copies.clone_from(&made.moved);
     let programs = engine.inner.place.session(&record.id).join("programs");
     record.outside_copies.extend(bring_programs(&store, &aim.commit, &programs)?);
@@ -123,39 +128,29 @@ impl Engine {
         watch: &dyn Watch,
     ) -> Result<Vec<BranchOutcome>> {
         let count = request.count.unwrap_or(1).max(1);
-        if count > MOST {
-            return Err(LifecycleError::BadRequest { detail: format!("at most {MOST} branches at once") });
-        }
         let store = self.inner.store.open()?;
         let (held, from) = self.asked_for(&store, which, request, watch)?;
-        let (mut record, connection) =
-            self.taken_of(&store, &from, held.as_ref().map(|(_, record)| record))?;
+        let asked = held.as_ref().map(|(_, record)| record);
+        let (mut record, connection) = self.taken_of(&store, &from, asked)?;
+        if let Some(which) = &request.container {
+            record = self.as_container(&store, &from, record, which)?;
+        }
         record.map(&request.map)?;
         if let Some(detail) = self.habitat(&record).why_no_branch(&record) {
             return Err(LifecycleError::BadRequest {
                 detail: format!("session {} cannot be branched: {detail}", record.name),
             });
         }
-        let mut steps = Steps::new(watch);
-        let aim = Arc::new(self.aim(&record, &store, from, count, request.force, &mut steps)?);
-        let names = match &request.name {
-            Some(name) if count == 1 => vec![name.clone()],
-            Some(name) => (1..=count).map(|number| format!("{name}-{number}")).collect(),
-            None => {
-                let records = self.records();
-                let is_taken = |name: &str| records.values().any(|record| record.name == name);
-                match count == 1 && !is_taken(&record.name) {
-                    true => vec![record.name.clone()],
-                    false => branches_of(&record.name, count as usize, is_taken),
-                }
-            }
-        };
+        let steps = &mut Steps::new(watch);
+        let aim = Arc::new(self.aim(&record, &store, from, count, request.force, steps)?);
+        let is_taken = |name: &str| self.records().values().any(|record| record.name == name);
+        let names = for_branches(request.name.as_deref(), &record.name, count, is_taken);
         let name = |number: u32| names.get(number as usize - 1).map(String::as_str);
         let wish = request.gpus.clone().map(gpu_wish);
-        let wish = wish.as_ref();
         let of = (&record, connection.as_ref());
-        let make = |number| self.branch_one(of, &store, &aim, name(number), wish, Steps::new(watch));
-        if count == 1 { Ok(vec![make(1)?]) } else { several(count, make) }
+        several(count, |number| {
+            self.branch_one(of, &store, &aim, name(number), wish.as_ref(), Steps::new(watch))
+        })
     }
 
     /// The session, if one was named, and the snapshot to begin with; of a session one is taken if none was named.
@@ -220,6 +215,23 @@ impl Engine {
         Ok((gone.record, connection))
     }
 
+    /// What a snapshot becomes beside a container: a branch of the session that it was taken of, if that is meant; or else one made as this one is.
+    fn as_container(
+        &self,
+        store: &UserStore,
+        from: &ObjectId,
+        taken: Record,
+        which: &ContainerName,
+    ) -> Result<Record> {
+        if taken.container.is_some() && self.family_of(store, from)?.iter().any(|one| one.is_container(which))
+        {
+            return Ok(taken);
+        }
+        let section: Option<SessionSection> = store.load(from)?.1.get()?;
+        let image = section.and_then(|section| section.container?.image);
+        self.habitat(&taken).like(&taken, which, image.as_ref())
+    }
+
     fn branch_one(
         &self,
         (original, connection): (&Record, Option<&ConnectionFile>),
@@ -272,30 +284,4 @@ impl Engine {
         });
         Ok(())
     }
-}
-
-/// Makes branches `1..=count`, as many at a time as there are processors: a restore keeps one of them busy. Those that were made
-/// stay when another one fails.
-fn several(count: u32, make: impl Fn(u32) -> Result<BranchOutcome> + Sync) -> Result<Vec<BranchOutcome>> {
-    let workers = thread::available_parallelism().map_or(1, NonZero::get);
-    let numbers = Mutex::new(1..=count);
-    let work = || -> Result<Vec<(u32, BranchOutcome)>> {
-        let mut made = Vec::new();
-        loop {
-            let next = numbers.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some(number) = next else { return Ok(made) };
-            made.push((number, make(number)?));
-        }
-    };
-    let mut made = thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let mut made = Vec::new();
-        for worker in workers {
-            let panicked = || Err(LifecycleError::Bug("a branch was cut short by a panic".to_owned()));
-            made.extend(worker.join().unwrap_or_else(|_| panicked())?);
-        }
-        Ok::<_, LifecycleError>(made)
-    })?;
-    made.sort_by_key(|(number, _)| *number);
-    Ok(made.into_iter().map(|(_, outcome)| outcome).collect())
 }

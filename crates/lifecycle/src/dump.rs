@@ -37,6 +37,26 @@ pub(crate) fn dumping(_: &Swap) -> Phase {
     Phase::Dumping { worker: None }
 }
 
+/// Lets a container go that somebody holds still, if that is wanted. After a crash it runs: nobody knows who it was.
+pub(crate) const LET_GO: Step<Swap> = Step::quiet("let go what is held", |work, swap: &mut Swap| {
+    let taking = swap.taking()?;
+    let asked = taking.why.request.thaw;
+    taking.hold_again = work.engine.habitat(work.record).let_go(work.record, asked)?;
+    Ok(())
+})
+.undo(hold_again);
+
+/// Holds it again.
+pub(crate) const HOLD_AGAIN: Step<Swap> =
+    Step::quiet("hold it again", hold_again).when(|_, swap| !is_off_the_gpu(swap));
+
+fn hold_again(work: &mut Work<'_>, swap: &mut Swap) -> Result<()> {
+    if let Some(hold) = swap.taking.as_mut().and_then(|taking| taking.hold_again.take()) {
+        work.steps.warn(hold());
+    }
+    Ok(())
+}
+
 /// Looks for what would fail.
 pub(crate) const PREFLIGHT: Step<Swap> = Step::shown("preflight", |work, swap| {
     let init = work.record.living_init("be snapshotted")?;
@@ -180,11 +200,11 @@ fn dump_once(
         staging: staged.files(),
         parent: &taking.parent,
     };
-    let mut ahead = workspace::ahead(&request)?;
+    let (mut ahead, mut saving) = (workspace::ahead(&request)?, habitat.saving(record)?);
     let mut hooks = DumpHooks {
         entry,
         capture: |pids: &[i32]| Ok(workspace::begin(&request, ahead.take(), pids)?),
-        save: || habitat.save(record, staged.path()),
+        save: || saving(staged.path()),
         engine,
         record,
         init,

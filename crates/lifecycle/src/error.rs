@@ -118,7 +118,8 @@ pub enum LifecycleError {
     },
     /// A restore failed, and so did the way back; the state is safe in the store.
     #[error(
-        "the restore of {commit} failed; session {session} is suspended, its last state is snapshot {safe}"
+        "the restore of {commit} failed; session {session} is suspended, its last state is snapshot {safe}{}",
+        nor(back)
     )]
     LeftSuspended {
         /// The session's name.
@@ -127,6 +128,8 @@ pub enum LifecycleError {
         commit: String,
         /// The snapshot that holds the last state.
         safe: String,
+        /// Why that did not come back either, if it is another one.
+        back: Option<String>,
         /// Why it failed.
         source: Box<LifecycleError>,
     },
@@ -371,4 +374,8 @@ impl LifecycleError {
             _ => Vec::new(),
         }
     }
+}
+
+fn nor(back: &Option<String>) -> String {
+    back.as_ref().map_or_else(String::new, |why| format!(", which did not come back either: {why}"))
 }

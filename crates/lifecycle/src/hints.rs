@@ -63,9 +63,7 @@ impl LifecycleError {
                 "forget snapshots (`infinijup forget`, then `infinijup gc`), or set a larger `store_budget`; suspending still works"
                     .to_owned(),
             ),
-            Self::NoRoom { .. } => {
-                Some("free some space, or run `infinijup gc`".to_owned())
-            }
+            Self::NoRoom { .. } => Some("free some space, or run `infinijup gc`".to_owned()),
             _ => None,
         }
     }

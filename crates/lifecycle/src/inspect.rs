@@ -1,8 +1,7 @@
 //! Looking without touching: what this machine can do, and where things are.
 
-use std::path::PathBuf;
-
 use doctor::Finding;
+use session_record::place::Place;
 use verdict::Asked;
 
 use crate::engine::Engine;
@@ -14,7 +13,7 @@ impl Engine {
         self.inner.ports.doctor.examine(trial)
     }
 
-    /// What stands in the way of a snapshot here, and what else differs: a new session is made of it if its own is gone, with these directories.
+    /// What stands in the way of a snapshot here, and what else differs; if its session is gone, a new one is made of it, with these directories.
     pub fn check(&self, which: &str, map: &[api::MappedDirectory]) -> Result<(String, Vec<Finding>)> {
         let store = self.inner.store.open()?;
         let id = store.resolve(which)?;
@@ -29,19 +28,21 @@ impl Engine {
         Ok((id.to_string(), unable.into_iter().chain(found).chain(foreign).collect()))
     }
 
+    /// Takes a snapshot from elsewhere for one of this installation's own, from here on: somebody says that they know who made it.
+    pub fn trust(&self, which: &str) -> Result<String> {
+        let id = self.inner.store.open()?.resolve(which)?.to_string();
+        self.inner.sealer.seal(&id)?;
+        Ok(id)
+    }
+
     /// Why nothing can be snapshotted or restored here, if that is so.
     pub fn unable(&self) -> Option<LifecycleError> {
         self.checkpointer().ready().err()
     }
 
-    /// Where the store is.
-    pub fn store_directory(&self) -> PathBuf {
-        self.inner.place.store()
-    }
-
-    /// Where the sessions have what is their own.
-    pub fn sessions_directory(&self) -> PathBuf {
-        self.inner.place.sessions()
+    /// Where everything is.
+    pub fn place(&self) -> &Place {
+        &self.inner.place
     }
 
     /// CRIU's version, if there is one.

@@ -105,6 +105,7 @@ pub(crate) fn end_processes(work: &mut Work<'_>, _: &mut New) -> Result<()> {
 /// Removes the copies of files that a branch has. What is left of them is litter, not loss.
 pub(crate) fn remove_files(work: &mut Work<'_>, _: &mut New) -> Result<()> {
     let record = &*work.record;
+    work.engine.habitat(record).remove_branch(record)?;
     if record.origin.is_some() && record.files_at.starts_with(work.engine.inner.place.state.join("branches"))
     {
         let _litter = workspace::remove_branch_files(&record.files_at);

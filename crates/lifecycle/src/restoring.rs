@@ -112,7 +112,7 @@ fn go_to_safe(work: &mut Work<'_>, swap: &mut Swap, error: LifecycleError) -> Re
     work.record.head = Some(safe.to_string());
     if going.commit == safe {
         work.engine.set_down(work.record, SessionState::Suspended)?;
-        return Ok(LifecycleError::LeftSuspended { session, commit, safe: safe.short(), source });
+        return Ok(LifecycleError::LeftSuspended { session, commit, safe: safe.short(), back: None, source });
     }
     going.commit = safe;
     let told = std::mem::replace(&mut work.steps, Steps::new(&NoWatch));
@@ -124,8 +124,9 @@ fn go_to_safe(work: &mut Work<'_>, swap: &mut Swap, error: LifecycleError) -> Re
             work.engine.renew_kernel(work.record, None);
             Ok(LifecycleError::PutBack { session, commit, source })
         }
-        Err(LifecycleError::LeftSuspended { safe, .. }) => {
-            Ok(LifecycleError::LeftSuspended { session, commit, safe, source })
+        Err(LifecycleError::LeftSuspended { safe, source: second, .. }) => {
+            let back = Some(base::explain(&*second));
+            Ok(LifecycleError::LeftSuspended { session, commit, safe, back, source })
         }
         Err(error) => Err(error),
     }
@@ -147,7 +148,7 @@ impl Engine {
             store: store.store(),
             user: &record.owner,
             places: &places,
-            policy: &record.files,
+            policy: &record.policy_back(to, &places),
             to,
             head: None,
             running: false,

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use api::{RollbackOutcome, RollbackRequest, SessionState, SnapshotRequest};
 use base::explain;
-use cas_core::ObjectId;
 use checkpoint_criu::Leave;
 use history::{UserStore, along};
 use manifest::CommitReason;
@@ -29,24 +28,6 @@ use crate::suspend::RESUME;
 use crate::swap::{Going, Safe, Swap, Taking, Why};
 use session_record::events::EventKind;
 use session_record::locks::Doing;
-
-/// A session goes back to what it was, not to what another one was, unless that is really meant.
-fn check_ancestry(record: &Record, store: &UserStore, target: &ObjectId, force: bool) -> Result<()> {
-    let is_own = match record.head_id()? {
-        Some(head) => store.is_ancestor(target, &head)?,
-        None => false,
-    };
-    if is_own || force {
-        return Ok(());
-    }
-    Err(LifecycleError::BadRequest {
-        detail: format!(
-            "snapshot {} is not in the history of session {}; branch it, or use --force to go there all the same",
-            target.short(),
-            record.name
-        ),
-    })
-}
 
 /// Stopped, kept, ended; and then what it was, or what it had been a moment before.
 pub(crate) const ROLLBACK: Pipeline<Swap> = &[STOP_AND_KEEP, TO_GO_BACK, RESTORING];
@@ -87,7 +68,7 @@ impl Engine {
         };
         let store = self.inner.store.open()?;
         let target = store.resolve(&record.in_own_words(&request.to))?;
-        check_ancestry(record, &store, &target, request.force)?;
+        record.check_ancestry(&store, &target, request.force)?;
         // What stands by has its files open; whether they are as they were is seen by putting them back.
         let standby = self.inner.standbys.of(&record.id, &target).filter(|_| request.files);
         if standby.is_none() {
@@ -110,13 +91,14 @@ impl Engine {
         let wanted = Wanted { wish: None, force: request.force, ends: record.init.map(|init| init.pid) };
         let placed = self.place_gpus(record, &aim.commit.short(), aim.gpu.as_ref(), wanted)?;
 
+        let policy = record.policy_back(&aim.files, &self.habitat(record).places(record));
         let mut swap = Swap { going: Some(Going::to(aim, placed, request.files, &files)), ..Swap::default() };
         let pipeline = match record.state {
             SessionState::Running if given_up.is_none() => {
                 let why =
                     Why { reason: CommitReason::BeforeRollback, request: left.clone(), variables: None };
                 let parent = self.parent_files(&store, record)?;
-                let taking = Taking::new(Leave::Stopped, record.files.clone(), parent, why);
+                let taking = Taking::new(Leave::Stopped, policy, parent, why);
                 swap.taking = Some(Taking { named: files.touches(), ..taking });
                 ROLLBACK
             }
@@ -178,7 +160,7 @@ impl Engine {
             store: store.store(),
             user: &record.owner,
             places: &places,
-            policy: &record.files,
+            policy: &record.policy_back(&aim.files, &places),
             to: &aim.files,
             head: Some(&head),
             running: record.init.is_some(),

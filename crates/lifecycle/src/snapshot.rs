@@ -13,21 +13,21 @@ use image_store::{Stored, Storing, ingest_images};
 use manifest::snapshot::HostSection;
 use manifest::{CommitReason, Figures, Snapshot, TypedSection};
 use policy::plan::Spared;
-use session_record::words::{file_policy, skipped};
+use sandbox::process::as_shell;
+use session_record::words::skipped;
 use session_record::{Record, session_section};
 use workspace::Listing;
 
 use crate::dump::{
-    BACK_ONTO_THE_GPU, FREEZE_AND_DUMP, OFF_THE_GPU, ONCE_MORE, PREFLIGHT, dumping, is_off_the_gpu,
+    BACK_ONTO_THE_GPU, FREEZE_AND_DUMP, HOLD_AGAIN, LET_GO, OFF_THE_GPU, ONCE_MORE, PREFLIGHT, dumping,
+    is_off_the_gpu,
 };
 use crate::effects::happened;
 use crate::ending::TO_SLEEP;
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
-use crate::exec::exit_code;
 use crate::pipeline::{Pipeline, Stage, Step, WayOut, Work};
 use crate::ports::{GpuHost, GpuPlan};
-use crate::start::check_policy;
 use crate::steps::{StepProgress, Steps, Watch};
 use crate::swap::{Kept, Safe, Swap, Taken, Taking, Why};
 use crate::words::{self, micros};
@@ -63,7 +63,16 @@ pub(crate) const SNAPSHOT: Pipeline<Swap> = &[
         "dumping",
         dumping,
         WayOut::Back,
-        &[PREFLIGHT, OFF_THE_GPU, FREEZE_AND_DUMP, BACK_ONTO_THE_GPU, KEEP_IN_TROUBLE, ONCE_MORE],
+        &[
+            LET_GO,
+            PREFLIGHT,
+            OFF_THE_GPU,
+            FREEZE_AND_DUMP,
+            BACK_ONTO_THE_GPU,
+            KEEP_IN_TROUBLE,
+            ONCE_MORE,
+            HOLD_AGAIN,
+        ],
     ),
     TO_SLEEP.when(is_off_the_gpu),
     Stage::unwritten(&[KEEP]),
@@ -71,7 +80,7 @@ pub(crate) const SNAPSHOT: Pipeline<Swap> = &[
 
 /// The first stage of whatever ends what runs: it stands still until its state is durable, and goes on if that fails.
 pub(crate) const STOP_AND_KEEP: Stage<Swap> =
-    Stage::new("dumping", dumping, WayOut::Back, &[PREFLIGHT, OFF_THE_GPU, FREEZE_AND_DUMP, KEEP]);
+    Stage::new("dumping", dumping, WayOut::Back, &[LET_GO, PREFLIGHT, OFF_THE_GPU, FREEZE_AND_DUMP, KEEP]);
 
 const KEEP_IN_TROUBLE: Step<Swap> = KEEP.when(|_, swap| is_off_the_gpu(swap));
 
@@ -113,8 +122,7 @@ impl Engine {
     ) -> Result<SnapshotOutcome> {
         let begun = Instant::now();
         along::check(request)?;
-        let policy = request.files.clone().map_or_else(|| record.files.clone(), file_policy);
-        check_policy(&policy)?;
+        let policy = record.files_wanted(request.files.as_ref(), &self.habitat(record).places(record))?;
         record.living_init("be snapshotted")?;
         self.mend(record)?;
         let store = self.inner.store.open()?;
@@ -277,7 +285,7 @@ impl Engine {
             return Ok(());
         }
         Err(LifecycleError::Quiesce {
-            status: exit_code(&output.status),
+            status: as_shell(output.status),
             output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         })
     }

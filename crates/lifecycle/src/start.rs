@@ -11,9 +11,9 @@ use sandbox::bounded;
 use sandbox::{Commands, SandboxError};
 use session_record::files::{check_directory, replace_for, write_for};
 use session_record::place::{CONNECTION, make, make_for};
-use session_record::words::{file_policy, gpu_wish, session_policy};
+use session_record::policy_at_start;
+use session_record::words::{gpu_wish, session_policy};
 use session_record::{KernelRecord, Notes, Record, SessionId};
-use workspace::FilePolicy;
 
 use crate::engine::Engine;
 use crate::error::{LifecycleError, Result};
@@ -70,8 +70,7 @@ impl Engine {
         let name = self.free_name(request.name.as_deref(), &id)?;
         let _held = self.inner.locks.take(&id, &name, Doing::Start)?;
 
-        let files = file_policy(request.files);
-        check_policy(&files)?;
+        let files = policy_at_start(request.files)?;
         let policy = session_policy(request.policy.unwrap_or_default());
         let notes = Notes::new(request.labels, request.notebook.map(Into::into), policy)?;
         let gpu_wish = gpu_wish(request.gpus);
@@ -223,11 +222,6 @@ impl Engine {
         const LINES: usize = 5;
         bounded::last_lines(&self.inner.place.log(&record.id), LINES)
     }
-}
-
-/// Refuses a policy for files that could not be followed.
-pub(crate) fn check_policy(files: &FilePolicy) -> Result<()> {
-    files.check().map_err(|detail| LifecycleError::BadRequest { detail })
 }
 
 /// A command as text.

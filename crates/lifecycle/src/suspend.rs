@@ -42,12 +42,13 @@ impl Engine {
         let reason = along::reason_of_suspend(request.reason.as_deref())?;
         let (_held, mut record) = self.hold(which, Doing::Suspend)?;
         let init = record.living_init("be suspended")?;
+        let policy = record.files_wanted(request.files.as_ref(), &self.habitat(&record).places(&record))?;
         self.mend(&mut record)?;
         let freed_bytes = memory_of(init.pid).unwrap_or(0);
         let variables = self.variables_now(&record, &request);
         let why = Why { reason, request, variables };
         let parent = self.parent_files(&self.inner.store.open()?, &record)?;
-        let taking = Taking::new(Leave::Stopped, record.files.clone(), parent, why);
+        let taking = Taking::new(Leave::Stopped, policy, parent, why);
         let mut swap = Swap { taking: Some(taking), ..Swap::default() };
         let mut work = Work::new(self, &mut record, Steps::new(watch));
         let done = work.run(SUSPEND, &mut swap);

@@ -19,7 +19,7 @@ use staging::Staged;
 use workspace::{FilePolicy, Listing, Pending, Plan};
 
 use crate::error::{LifecycleError, Result};
-use crate::ports::{Checkpointer, GpuPlan, OffGpu, Placed};
+use crate::ports::{Checkpointer, GpuPlan, HoldAgain, OffGpu, Placed};
 use crate::restore::Aim;
 
 /// What is known so far.
@@ -87,6 +87,8 @@ pub(crate) struct Taking {
     pub(crate) parent: Arc<Listing>,
     pub(crate) why: Why,
     pub(crate) checked: Option<Checked>,
+    /// Somebody held it still, and it was let go.
+    pub(crate) hold_again: Option<HoldAgain>,
     /// It stands still, and goes on when this is dropped.
     pub(crate) stopped: Option<StoppedTree>,
     /// Processes that are off the GPU. Dropped after the tree goes on: the driver cannot bring back what is stopped.
@@ -108,6 +110,7 @@ impl Taking {
             parent,
             why,
             checked: None,
+            hold_again: None,
             stopped: None,
             off: None,
             beside: None,

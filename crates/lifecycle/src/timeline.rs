@@ -67,11 +67,9 @@ impl Engine {
     fn family(&self, store: &UserStore, thread: &str) -> Result<Vec<(ObjectId, ThreadView)>> {
         let members = self.families(store)?.of_thread(thread);
         let by_thread = self.sessions_by_thread();
-        let view = |(name, head): (String, ObjectId)| {
-            let session = by_thread.get(&name).map(|record| record.id.to_string());
-            (head, ThreadView { name, head: head.to_string(), session })
-        };
-        Ok(members.into_iter().map(view).collect())
+        let session = |name: &String| by_thread.get(name).map(|record| record.id.to_string());
+        let view = |name: String, head| ThreadView { session: session(&name), name, head };
+        Ok(members.into_iter().map(|(name, head)| (head, view(name, head.to_string()))).collect())
     }
 
     /// The sessions in whose family a commit is.

@@ -3,22 +3,11 @@
 //! Requests and answers are the types of `api`, from the socket to the pipelines. Engines know nothing of the wire: what they take has types of
 //! their own. Between the two it is translated here; what is written down in records, in [`session_record::words`].
 
-use std::ffi::OsString;
 use std::time::Duration;
 
-use api::{Activity, ActivityState, EnvVar, InterruptMode, Text};
+use api::{Activity, ActivityState, InterruptMode};
 use jupyter_bridge::client::{Doing, Variable};
-
-/// A command.
-pub(crate) fn argv(words: &[Text]) -> Vec<OsString> {
-    words.iter().map(|word| word.as_os_str().to_owned()).collect()
-}
-
-/// Variables.
-pub(crate) fn environment(variables: &[EnvVar]) -> Vec<(OsString, OsString)> {
-    let owned = |text: &Text| text.as_os_str().to_owned();
-    variables.iter().map(|variable| (owned(&variable.name), owned(&variable.value))).collect()
-}
+pub(crate) use session_record::words::{argv, environment};
 
 /// A duration, in the unit of the wire.
 pub fn micros(duration: Duration) -> u64 {

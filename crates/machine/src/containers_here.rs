@@ -6,10 +6,10 @@ use std::time::Duration;
 use api::{ContainerName, Text};
 use base::{Class, io_error};
 use checkpoint_criu::Surroundings;
-use containers::back::{self, BackError, Containerd, Maker, Podman, Restore, Runc};
+use containers::back::{self, BackError, Containerd, Crun, Maker, Podman, Restore, Runc};
 use containers::container::Runtime;
 use containers::{Container, ContainerError, Kind, Narrowed, Places, Query, Specification};
-use lifecycle::ports::{ContainerRecord, EngineError, Means, Place, RestoreWanted};
+use lifecycle::ports::{ContainerRecord, EngineError, Means, Place, Record, RestoreWanted};
 use lifecycle::{LifecycleError, Result, SessionId};
 use sandbox::bounded;
 use sandbox::process::Identity;
@@ -31,11 +31,9 @@ pub(crate) fn maker_of(container: &ContainerRecord) -> Result<Maker<'_>> {
             Ok(Maker::Containerd(Containerd { socket, namespace, id }))
         }
         Runtime::Podman { program, options } => Ok(Maker::Podman(Podman { program, options, id })),
-        Runtime::Crun { .. } => Err(back_error(BackError::NotThisSort {
-            container: id.to_string(),
-            why: "crun keeps other notes on a container than runc, and its restore wants other names"
-                .to_owned(),
-        })),
+        Runtime::Crun { program, root } => {
+            Ok(Maker::Crun(Crun { program, root, id, bundle: &container.bundle }))
+        }
     }
 }
 
@@ -59,14 +57,19 @@ pub(crate) fn find(which: &ContainerName) -> Result<Container> {
     containers::find(&Places::here(&narrowed), &query).map_err(container_error)
 }
 
+/// The container, as its runtime describes it now.
+pub(crate) fn found(container: &ContainerRecord) -> Result<Container> {
+    let query = Query::parse(container.id.as_str()).map_err(container_error)?;
+    let runtimes = vec![container.runtime.clone()];
+    let namespaces = container.namespace.iter().cloned().collect();
+    let places = Places { runtimes, namespaces, patience: PATIENCE };
+    containers::find(&places, &query).map_err(container_error)
+}
+
 /// The specification that it has now: in its bundle, if nobody else keeps it.
 pub(crate) fn live(container: &ContainerRecord) -> Result<Specification> {
     if matches!(container.runtime.kind(), Kind::Containerd | Kind::Podman) {
-        let query = Query::parse(container.id.as_str()).map_err(container_error)?;
-        let runtimes = vec![container.runtime.clone()];
-        let namespaces = container.namespace.iter().cloned().collect();
-        let places = Places { runtimes, namespaces, patience: PATIENCE };
-        return Ok(containers::find(&places, &query).map_err(container_error)?.specification);
+        return Ok(found(container)?.specification);
     }
     let path = container.bundle.join("config.json");
     let text = bounded::read_small(&path, MOST_OF_SPECIFICATION).map_err(io_error("read", &path))?;
@@ -75,12 +78,26 @@ pub(crate) fn live(container: &ContainerRecord) -> Result<Specification> {
     })
 }
 
+/// The container that a session is.
+pub(crate) fn container_of(record: &Record) -> Result<&ContainerRecord> {
+    let missing = || LifecycleError::BadRequest {
+        detail: format!("session {} was a container on another machine, and is none here", record.name),
+    };
+    record.container.as_ref().ok_or_else(missing)
+}
+
 /// What of it CRIU leaves to the runtime.
 pub(crate) fn surroundings(container: &ContainerRecord) -> Result<Surroundings> {
     let maker = maker_of(container)?;
     let state = maker.state().map_err(back_error)?;
     let back::Surroundings { root, external } = back::surroundings(&state).map_err(back_error)?;
-    Ok(Surroundings { root, external, tcp_close: maker.closes_connections() })
+    let (tcp_close, cgroups_below) = (maker.closes_connections(), maker.keeps_cgroups_below());
+    Ok(Surroundings { root, external, tcp_close, cgroups_below })
+}
+
+/// Whether a device may write to its memory, now or later, without a trace in any page table. What cannot be found out is taken for that.
+pub(crate) fn has_device(init: Identity) -> bool {
+    !matches!(containers::devices::extraordinary(init.pid), Ok(None))
 }
 
 /// Has the runtime make it from images, and says the number of its first process.
@@ -109,7 +126,9 @@ pub(crate) fn restore(
         let pid = i32::try_from(child.id()).ok();
         asked.started(pid.and_then(|pid| Identity::of(pid).ok().flatten()));
     };
-    maker_of(container)?.restore(&restore, started).map_err(back_error)
+    let pid = maker_of(container)?.restore(&restore, started).map_err(back_error)?;
+    asked.made(Identity::of(pid)?)?;
+    Ok(pid)
 }
 
 /// For `map_err`.

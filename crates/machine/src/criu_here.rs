@@ -4,8 +4,9 @@
 //! only root's own daemon can do; a container comes back by its runtime ([`crate::containers_here`]). It is looked for at first use, so that a machine without it can still list sessions and tell what is
 //! missing. What it learns about the kernel is kept in a file of this daemon's own, one for each of the two places where it runs.
 //!
-//! The memory of a session in a box is copied ahead ([`crate::ahead`]) if that is switched on, CRIU agrees, and the caller says that nothing
-//! writes to it behind the kernel's back. Otherwise it goes through CRIU's images.
+//! The memory of a session in a box or in a container is copied ahead ([`crate::ahead`]) if that is switched on, CRIU agrees, and the caller says that nothing
+//! writes to it behind the kernel's back. Otherwise it goes through CRIU's images. What comes back in a container goes through them in any case: they are for its
+//! runtime's CRIU.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,8 +39,9 @@ pub(crate) struct CriuHere {
     memory: MemoryWays,
     /// Sessions that are not followed any more.
     mistrust: Mistrust,
-    /// Its notes with which it leaves memory to us, or why there are none.
+    /// Its notes with which it leaves memory to us, in boxes and beside containers, or why there are none.
     changed_notes: OnceLock<Result<PathBuf, String>>,
+    changed_beside: OnceLock<Result<PathBuf, String>>,
     program: Program,
     place: Place,
     /// Where it keeps what it learns about the kernel.
@@ -49,7 +51,8 @@ pub(crate) struct CriuHere {
     host_notes: OnceLock<PathBuf>,
 }
 
-/// How the memory of trees in boxes leaves and comes back. Dumps of the host's trees are for others, too, so CRIU makes them alone.
+/// How the memory of trees in boxes and containers leaves, and that of those in boxes comes back. Dumps of the host's trees are for others, too, so CRIU
+/// makes them alone.
 pub(crate) struct MemoryWays {
     /// Whether it is copied ahead.
     pub(crate) copy_ahead: CopyAhead,
@@ -73,6 +76,7 @@ impl CriuHere {
             memory,
             mistrust: Mistrust::new(place),
             changed_notes: OnceLock::new(),
+            changed_beside: OnceLock::new(),
             program: program.clone(),
             place: place.clone(),
             notes: place.run.join("kdat"),
@@ -117,24 +121,38 @@ impl CriuHere {
         Ok((criu, self.host_notes.get_or_init(|| notes)))
     }
 
-    /// The notes with which CRIU leaves memory to us; an error says why it is not asked to.
-    pub(crate) fn notes_for_copying_ahead(&self) -> Result<&Path, String> {
+    /// The notes with which CRIU leaves memory to us where trees of this sort live; an error says why it is not asked to.
+    pub(crate) fn notes_for_copying_ahead(&self, kind: HabitatKind) -> Result<&Path, String> {
         if self.memory.copy_ahead == CopyAhead::Off {
             return Err("it is switched off".to_owned());
         }
         kernel_lists_pages().map_err(|error| explain(&error))?;
-        let (criu, notes) = self.found().map_err(|error| explain(&error))?;
-        let learnt = self.changed_notes.get_or_init(|| {
-            let directory = self.notes.join("ahead");
-            let scratch = directory.join("box");
-            make_private(&directory).map_err(|error| explain(&error))?;
-            criu.learn_kernel(&directory, |criu| criu_notes::changed(&self.program, &scratch, criu, notes))
-                .map_err(|error| explain(&error))
-        });
+        let (learnt, name) = match kind {
+            HabitatKind::OwnBox => (&self.changed_notes, "ahead"),
+            HabitatKind::Container => (&self.changed_beside, "ahead-beside"),
+            HabitatKind::HostTree => return Err("its dumps are for others, too".to_owned()),
+        };
+        let learn = || -> Result<PathBuf> {
+            let directory = self.notes.join(name);
+            make_private(&directory)?;
+            Ok(if kind == HabitatKind::Container {
+                let (criu, notes) = self.for_host()?;
+                criu.learn_kernel(&directory, |criu| {
+                    criu_notes::changed_beside(&self.program, &directory, criu, notes)
+                })?
+            } else {
+                let (criu, notes) = self.found()?;
+                let scratch = directory.join("box");
+                criu.learn_kernel(&directory, |criu| {
+                    criu_notes::changed(&self.program, &scratch, criu, notes)
+                })?
+            })
+        };
+        let learnt = learnt.get_or_init(|| learn().map_err(|error| explain(&error)));
         learnt.as_deref().map_err(Clone::clone)
     }
 
-    /// How CRIU is run for a tree, and how it sees things there; in a box with these notes, or with its own.
+    /// How CRIU is run for a tree, and how it sees things there; in a box or beside a container with these notes, or with its own.
     fn runner(
         &self,
         tree: &Tree<'_>,
@@ -157,18 +175,23 @@ impl CriuHere {
                 Err(LifecycleError::Bug("a session in a box has no box to run CRIU in".to_owned()))
             }
             (HabitatKind::HostTree | HabitatKind::Container, _) => {
-                let (_, notes) = self.for_host()?;
-                Ok((self.beside(tree.owner, notes), Habitat::Host))
+                let (_, own) = self.for_host()?;
+                let runner = match notes {
+                    Some(changed) => Runner(sandbox::own_notes_runner(&self.program, changed, own)),
+                    None => self.beside(tree.owner, own),
+                };
+                Ok((runner, Habitat::Host))
             }
         }
     }
 
-    /// The notes for a session that may be followed.
-    fn notes_for_following(&self, session: &SessionId) -> Result<&Path, Plainly> {
+    /// The session of a tree that may be followed, and the notes for that.
+    fn may_follow<'a>(&self, tree: &Tree<'a>) -> Result<(&'a SessionId, &Path), Plainly> {
+        let session = tree.session.filter(|_| tree.kind != HabitatKind::HostTree).ok_or(Plainly::Device)?;
         if self.mistrust.of(session).is_some() {
             return Err(Plainly::Mistrusted);
         }
-        self.notes_for_copying_ahead().map_err(|_| Plainly::NotHere)
+        Ok((session, self.notes_for_copying_ahead(tree.kind).map_err(|_| Plainly::NotHere)?))
     }
 
     /// The sessions that are not followed any more, and why.
@@ -179,11 +202,10 @@ impl CriuHere {
     /// The way out for a tree's memory, and the notes that CRIU needs for it, if they are not its own.
     fn way_out(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>) -> (Arc<dyn MemoryPath>, Option<&Path>) {
         let plain = || -> (Arc<dyn MemoryPath>, Option<&Path>) { (Arc::new(Plain), None) };
-        let stored = wanted.stored.filter(|_| tree.kind == HabitatKind::OwnBox);
-        let may_be = stored.zip(tree.session).ok_or(Plainly::Device);
-        let followed =
-            may_be.and_then(|(stored, session)| Ok((stored, session, self.notes_for_following(session)?)));
-        let (stored, session, notes) = match followed {
+        let has_device = || tree.kind == HabitatKind::Container && containers_here::has_device(wanted.init);
+        let stored = wanted.stored.filter(|_| !has_device()).ok_or(Plainly::Device);
+        let (stored, (session, notes)) = match stored.and_then(|stored| Ok((stored, self.may_follow(tree)?)))
+        {
             Ok(followed) => followed,
             Err(why) => {
                 // What CRIU, and perhaps a device, do to it now is not followed.
@@ -233,8 +255,7 @@ impl Checkpointer for CriuHere {
     }
 
     fn copies_ahead(&self, tree: &Tree<'_>) -> bool {
-        tree.kind == HabitatKind::OwnBox
-            && tree.session.is_some_and(|session| self.notes_for_following(session).is_ok())
+        self.may_follow(tree).is_ok()
     }
 
     fn dump(&self, tree: &Tree<'_>, wanted: &DumpWanted<'_>, hooks: &mut dyn Hooks) -> Result<Dumped> {
@@ -288,8 +309,7 @@ impl Checkpointer for CriuHere {
                 (HabitatKind::HostTree | HabitatKind::Container, _) => Arc::new(Plain),
             },
             missing: wanted.missing.clone(),
-            follow: wanted.follow
-                && tree.session.is_some_and(|session| self.notes_for_following(session).is_ok()),
+            follow: wanted.follow && self.may_follow(tree).is_ok(),
         };
         let restored = self.found()?.0.restore(&options, hooks)?;
         if let Some(unfilled) = restored.unfilled {

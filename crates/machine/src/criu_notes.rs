@@ -1,10 +1,11 @@
-//! What CRIU notes about the kernel when it runs in a box, and the same notes changed by one byte.
+//! What CRIU notes about the kernel when it runs in a box, and its notes of there and of outside changed by one byte.
 //!
 //! CRIU probes the kernel at each start and keeps what it finds in `/run/criu.kdat`. A box has a `/run` of its own, so the notes are made
 //! once, by a CRIU in a box that is there for nothing else, and lent to all others.
 //!
 //! The changed notes make CRIU believe in a parent that has every page (`memory_path::parent`). CRIU itself is asked whether it takes them as they are
-//! meant, in the same sort of box. If it does not, there are none, and memory is dumped plainly.
+//! meant, where it will run with them: in the same sort of box, or outside with notes that no other CRIU finds. If it does not, there are none, and memory
+//! is dumped plainly.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,10 +16,12 @@ use std::process::{Command, Output, Stdio};
 use checkpoint_criu::CriuError;
 use lifecycle::ports::{LOG, explain, make_private};
 use memory_path::parent::{Doubt, believes_in_dirty_pages};
-use sandbox::{BoxSpec, Launched, Program, inside};
+use sandbox::{BoxSpec, Launched, Program, inside, own_notes_runner};
 
 /// How CRIU is asked to look around. What it thinks of the machine does not matter here.
 const CHECK: [&str; 3] = ["--no-default-config", "--unprivileged", "check"];
+/// The same outside of boxes, where it has all rights.
+const CHECK_BESIDE: [&str; 2] = ["--no-default-config", "check"];
 /// What it must answer for.
 const DIRTY_TRACKING: [&str; 2] = ["--feature", "mem_dirty_track"];
 
@@ -94,14 +97,35 @@ pub(crate) fn changed(
     notes: &Path,
 ) -> Result<Vec<u8>, CriuError> {
     let look = Look::begin(program, scratch).map_err(failed)?;
+    convinced(notes, &scratch.join("notes"), |tried| look.criu(criu, Some(tried), &DIRTY_TRACKING))
+}
+
+/// The same for a CRIU that runs beside containers, in the machine's namespaces. `scratch` is a directory.
+pub(crate) fn changed_beside(
+    program: &Program,
+    scratch: &Path,
+    criu: &Path,
+    notes: &Path,
+) -> Result<Vec<u8>, CriuError> {
+    convinced(notes, &scratch.join("notes"), |tried| {
+        let mut runner = own_notes_runner(program, tried, notes).into_iter();
+        let mut command = Command::new(runner.next().unwrap_or_default());
+        command.args(runner).arg(criu).args(CHECK_BESIDE).args(DIRTY_TRACKING);
+        command.stdin(Stdio::null()).output()
+    })
+}
+
+/// Notes changed, if CRIU takes them as they are meant: `ask` asks it about those in `tried`.
+fn convinced(
+    notes: &Path,
+    tried: &Path,
+    ask: impl Fn(&Path) -> io::Result<Output>,
+) -> Result<Vec<u8>, CriuError> {
     let bytes = fs::read(notes).map_err(CriuError::io("read", notes))?;
-    let tried = scratch.join("notes");
     let asked = |notes: &[u8]| -> Result<bool, Doubt> {
-        let io = |what, source| Doubt::Io { what, path: tried.clone(), source };
-        fs::write(&tried, notes).map_err(|source| io("write", source))?;
-        let answer =
-            look.criu(criu, Some(&tried), &DIRTY_TRACKING).map_err(|source| io("ask about", source))?;
-        Ok(answer.status.success())
+        let io = |what, source| Doubt::Io { what, path: tried.to_owned(), source };
+        fs::write(tried, notes).map_err(|source| io("write", source))?;
+        Ok(ask(tried).map_err(|source| io("ask about", source))?.status.success())
     };
     believes_in_dirty_pages(&bytes, asked).map_err(|doubt| failed(explain(&doubt)))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use doctor::gpu::Seen;
 use doctor::{Finding, Machine};
-use lifecycle::ports::{Examine, Place, explain};
+use lifecycle::ports::{Examine, HabitatKind, Place, explain};
 use preflight::free_bytes;
 use sandbox::Program;
 
@@ -30,7 +30,7 @@ impl Examine for DoctorHere {
             run_dir: &self.place.run,
             criu: self.criu.criu(),
             program: Some(&self.program),
-            copies_ahead: self.criu.notes_for_copying_ahead().map(drop),
+            copies_ahead: self.criu.notes_for_copying_ahead(HabitatKind::OwnBox).map(drop),
             not_followed: self.criu.not_followed(),
             gpu: Some(Seen::of_this_machine(gpu_detect::host(NVML_LIMIT), || {
                 self.gpu.capabilities().map_err(|error| explain(&error))

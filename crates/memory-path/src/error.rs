@@ -148,7 +148,7 @@ pub enum NotHere {
     /// We may not look into it, or somebody else traces it.
     #[error("it may not be traced by us, or is traced by somebody else")]
     Traced,
-    /// A filter of system calls might end it for a call of ours.
+    /// A filter of system calls might end it for a call of ours, and we may not have it look away.
     #[error("it has a seccomp filter")]
     Filtered,
     /// It ignores the signal that ends a single step, and would stop to do so.

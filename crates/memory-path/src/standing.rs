@@ -184,6 +184,11 @@ impl Standing {
         Ok(())
     }
 
+    /// How its threads are traced.
+    pub(crate) fn options(&self) -> ptrace::Options {
+        self.options
+    }
+
     /// Those that stand where no signal waits to be delivered, the one that leads the process first.
     pub(crate) fn without_signal(&self) -> impl Iterator<Item = &Thread> {
         self.threads.iter().filter(|thread| thread.signal.get() == 0)

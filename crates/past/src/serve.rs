@@ -4,13 +4,15 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use base::proc::mounts_in;
 use cas_core::Store;
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
@@ -32,11 +34,18 @@ const READ: u32 = 1 << 20;
 /// How long those who still read have when it is unmounted.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// What it is called among mounts, and its kind.
+const NAME: &str = "infinijup";
+const KIND: &str = "fuse.infinijup";
+
 /// Is told of what cannot be read.
 pub type Complain = Box<dyn Fn(&PastError) + Send + Sync>;
 
 /// Snapshots that are mounted.
-pub struct Mounted(BackgroundSession);
+pub struct Mounted {
+    session: BackgroundSession,
+    place: Place,
+}
 
 /// Mounts all snapshots of a store at a directory, for its user alone.
 pub fn mount(store: Arc<Store>, at: &Path, complain: Complain) -> Result<Mounted> {
@@ -46,8 +55,8 @@ pub fn mount(store: Arc<Store>, at: &Path, complain: Complain) -> Result<Mounted
         MountOption::NoSuid,
         MountOption::NoDev,
         MountOption::NoAtime,
-        MountOption::FSName("infinijup".to_owned()),
-        MountOption::Subtype("infinijup".to_owned()),
+        MountOption::FSName(NAME.to_owned()),
+        MountOption::Subtype(NAME.to_owned()),
     ];
     config.n_threads = Some(THREADS);
     let serve = Serve {
@@ -57,34 +66,74 @@ pub fn mount(store: Arc<Store>, at: &Path, complain: Complain) -> Result<Mounted
         next: AtomicU64::new(1),
         complain,
     };
-    let session = fuser::spawn_mount(serve, at, &config);
-    session.map(Mounted).map_err(|source| PastError::Mount { path: at.to_owned(), source })
+    let failed = |source| PastError::Mount { path: at.to_owned(), source };
+    // Before it is mounted: then nobody who is asked about the path can be ourselves.
+    let path = at.canonicalize().map_err(failed)?;
+    let session = fuser::spawn_mount(serve, at, &config).map_err(failed)?;
+    Ok(Mounted { session, place: Place::now(path) })
 }
 
 impl Mounted {
     /// Whether somebody has unmounted it.
     pub fn is_over(&self) -> bool {
-        self.0.guard.is_finished()
+        self.session.guard.is_finished()
     }
 
     /// Unmounts it. Those who still have a file open are waited for a moment, and then find it gone.
     pub fn unmount(self) -> io::Result<()> {
+        // Nobody had unmounted it, and nobody is answered any more.
+        let fell = self.is_over() && self.place.is_mounted();
+        let Self { session, place } = self;
         let (sent, ended) = std::sync::mpsc::channel();
         let unmounting = std::thread::spawn(move || {
             // Whoever waits has gone when it took too long.
-            let _late = sent.send(self.0.umount_and_join());
+            let _late = sent.send(session.umount_and_join());
         });
         let asked = Instant::now();
         match ended.recv_timeout(GRACE) {
             Ok(done) => {
                 let _done = unmounting.join();
-                done
+                judge(done, fell, || place.is_mounted())
+            }
+            Err(_) if asked.elapsed() >= GRACE && place.is_mounted() => {
+                Err(io::Error::other("it is still mounted; `fusermount3 -u` takes it away"))
             }
             // It is taken out of the tree already; the end of this process ends the rest.
             Err(_) if asked.elapsed() >= GRACE => Ok(()),
             Err(_) => Err(io::Error::other("unmounting was cut short")),
         }
     }
+}
+
+/// What came of unmounting. The last thing that a connection to the kernel says is often an error: it is cut while a thread of ours takes the
+/// request of somebody who still reads. That is how a folder that is read ends, and says nothing of whether it was unmounted.
+fn judge(done: io::Result<()>, fell: bool, is_mounted: impl FnOnce() -> bool) -> io::Result<()> {
+    done.or_else(|error| if fell || is_mounted() { Err(error) } else { Ok(()) })
+}
+
+/// Where it is mounted.
+struct Place {
+    path: PathBuf,
+    /// How many such folders were mounted there with it, one above the other.
+    mounts: usize,
+}
+
+impl Place {
+    fn now(path: PathBuf) -> Self {
+        let mounts = mounts_at(&path).unwrap_or(0);
+        Self { path, mounts }
+    }
+
+    /// Asks the kernel's table and not the folder: what is mounted there may have nobody who answers. Where the table cannot be read,
+    /// nothing is known to be gone.
+    fn is_mounted(&self) -> bool {
+        mounts_at(&self.path).is_none_or(|mounts| mounts >= self.mounts)
+    }
+}
+
+fn mounts_at(path: &Path) -> Option<usize> {
+    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    Some(mounts_in(&table).filter(|mount| mount.target == path && mount.kind == KIND).count())
 }
 
 /// Something that is open.
@@ -297,5 +346,33 @@ fn attributes(facts: &Facts) -> FileAttr {
         rdev: facts.device,
         blksize: 128 << 10,
         flags: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aborted() -> io::Result<()> {
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+
+    #[test]
+    fn unmounting_is_judged_by_what_is_still_mounted() {
+        judge(Ok(()), false, || true).unwrap();
+        // A reader was cut off, and it is gone.
+        judge(aborted(), false, || false).unwrap();
+        // It is still there.
+        judge(aborted(), false, || true).unwrap_err();
+        // It had failed before anybody wanted it gone.
+        judge(aborted(), true, || false).unwrap_err();
+    }
+
+    #[test]
+    fn a_folder_where_nothing_of_ours_is_mounted_is_told_from_one_that_is() {
+        let mut place = Place::now("/proc".into());
+        assert_eq!(place.mounts, 0, "something is mounted there, but not ours");
+        place.mounts = 1;
+        assert!(!place.is_mounted());
     }
 }

@@ -2,11 +2,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::{Needs, Preflight, Process};
 
 /// Where a thread waits when a freezer holds it; the first is that of cgroup v2, the other that of v1.
 const FROZEN: [&str; 2] = ["do_freezer_trap", "__refrigerator"];
+
+/// Whoever of us traces a process has let it go by then, on a busy machine, too.
+const LONG_FOR_US: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// The value of a line of `status`.
 pub(super) fn field<'a>(status: &'a str, name: &str) -> &'a str {
@@ -22,10 +27,7 @@ pub(super) fn examine(
     needs: &Needs,
     found: &mut Preflight,
 ) {
-    let tracer = field(status, "TracerPid");
-    // We look into what we follow for some milliseconds now and then, and never while it is dumped.
-    let by_us = Path::new("/proc/self/task").join(tracer).exists();
-    if !matches!(tracer, "" | "0") && !by_us {
+    if let Some(tracer) = debugger(process, status) {
         let name = super::comm(proc, tracer.parse().unwrap_or(0));
         found.refusals.push(process.problem(
             "a debugger",
@@ -45,6 +47,27 @@ pub(super) fn examine(
     }
     namespaces(proc, init, process, found);
     threads(process, found);
+}
+
+/// Who traces a process and goes on doing so.
+///
+/// We look into what we follow for some milliseconds now and then, and never while it is dumped: in a thread of ours, or in a process of its own
+/// that leads it through a call. The latter cannot be told from a debugger but by how long it stays.
+fn debugger(process: &Process, status: &str) -> Option<String> {
+    let begun = Instant::now();
+    let mut status = status.to_owned();
+    loop {
+        let tracer = field(&status, "TracerPid");
+        if matches!(tracer, "" | "0") || Path::new("/proc/self/task").join(tracer).exists() {
+            return None;
+        }
+        if begun.elapsed() >= LONG_FOR_US {
+            return Some(tracer.to_owned());
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+        // One that is gone is traced by nobody.
+        status = fs::read_to_string(process.directory.join("status")).unwrap_or_default();
+    }
 }
 
 /// Namespaces within the session are not restored.

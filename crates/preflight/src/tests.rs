@@ -143,6 +143,25 @@ fn a_large_deleted_file_is_refused_and_a_sparse_one_is_not() {
 }
 
 #[test]
+fn whoever_traces_for_a_moment_is_no_debugger() {
+    let fake = Fake::new();
+    let (path, free) = (fake.path("7/status"), fs::read_to_string(fake.path("7/status")).unwrap());
+    fs::write(&path, free.replace("TracerPid:\t0", "TracerPid:\t8")).unwrap();
+    fake.process(8, "standing", "");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            fs::rename(fake.path("8/comm"), fake.path("gone")).unwrap();
+            let fresh = fake.path("fresh");
+            fs::write(&fresh, &free).unwrap();
+            fs::rename(fresh, &path).unwrap();
+        });
+        assert_eq!(fake.look().refusals, []);
+        assert!(fake.path("gone").exists(), "it was not waited for");
+    });
+}
+
+#[test]
 fn debuggers_users_and_namespaces() {
     let fake = Fake::new();
     fake.process(7, "kernel", "");

@@ -208,6 +208,17 @@ pub fn real_ids_runner(program: &Program, user: &User, kdat: &Path) -> Vec<OsStr
     words
 }
 
+/// The words to put before `criu …` so that it finds `kdat` as its notes about the kernel, and nobody else does.
+///
+/// CRIU looks for them at one place, `/run/criu.kdat`, and so does every other CRIU of the machine: a runtime's that believed in notes that are
+/// changed so that memory is left to us would leave out pages. So it gets a mount namespace in which they lie over `of_all`, which are true. It is a copy
+/// of the machine's: for trees that live in that one it cannot be used, because CRIU would take all of its mounts for a part of them.
+pub fn own_notes_runner(program: &Program, kdat: &Path, of_all: &Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![program.path().into(), "notes".into()];
+    words.extend(["--kdat".into(), kdat.into(), "--true-kdat".into(), of_all.into(), "--".into()]);
+    words
+}
+
 /// Removes notes that [`real_ids_runner`] has left from before the machine was started: on a `/run` that is not in memory
 /// they would be taken for those of a kernel that may have been exchanged since.
 pub fn forget_notes_of_another_boot() {

@@ -41,7 +41,7 @@ pub use devices::{DeviceNode, host_nodes, usable_nodes};
 pub use error::{Class, Result, SandboxError};
 pub use exec::{
     OUTPUT_LIMIT, count_from, exec_in, forget_notes_of_another_boot, inside, inside_directory,
-    real_ids_runner,
+    own_notes_runner, real_ids_runner,
 };
 pub use forward::{Forwarder, free_ports};
 pub use keepname::{KEEPNAME, KEEPNAME_FILE};

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use base::proc::{self, Stat};
@@ -17,6 +19,11 @@ use serde::{Deserialize, Serialize};
 pub use rustix::process::Signal;
 
 use crate::error::{Result, SandboxError};
+
+/// How a program ended, as a shell says it.
+pub fn as_shell(status: ExitStatus) -> i32 {
+    status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255)
+}
 
 /// One process, for as long as the machine is up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]

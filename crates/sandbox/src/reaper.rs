@@ -13,6 +13,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -184,9 +186,5 @@ pub(crate) fn end_and_reap(identity: &Identity, grace: Duration) -> bool {
 
 /// An exit status as a shell gives it.
 pub(crate) fn as_shell(status: WaitStatus) -> i32 {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => code,
-        (None, Some(signal)) => 128 + signal,
-        (None, None) => 255,
-    }
+    process::as_shell(ExitStatus::from_raw(status.as_raw()))
 }

@@ -7,6 +7,11 @@ use containers::{ContainerId, Image, Query, Runtime};
 use sandbox::process::Identity;
 use serde::{Deserialize, Serialize};
 
+use crate::session::SessionId;
+
+/// The longest id that containerd takes.
+const LONGEST_ID: usize = 76;
+
 /// Which of them. On disk the first two are what they were before there were names for it: whether a tree was adopted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(try_from = "OnDisk", into = "OnDisk")]
@@ -77,12 +82,34 @@ pub struct ContainerRecord {
     /// Directories of it that are in memory or the kernel's, and so not files of anybody's.
     #[serde(default)]
     pub private: Vec<PathBuf>,
+    /// Places in it that it may only read; `/` for its root.
+    #[serde(default)]
+    pub read_only: Vec<PathBuf>,
+    /// Whether its own files are the writable layer of an overlay, and not all that it sees.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_layer: bool,
     /// What it was made from.
     #[serde(default)]
     pub image: Option<Image>,
+    /// We have had it made for a branch: it goes when its session is removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ours: bool,
+    /// It is not the session's own, but the model of one that is to be made: its specification counts, and its files are somebody else's. Never
+    /// so on disk.
+    #[serde(skip)]
+    pub is_model: bool,
 }
 
 impl ContainerRecord {
+    /// A second one beside it, for a branch: not there yet, under an id that nobody else has. `None` if the session's own id is no container's.
+    pub(crate) fn beside(&self, session: &SessionId, name: &str) -> Option<Self> {
+        let short = |id: &ContainerId| id.as_str().len() <= LONGEST_ID;
+        let id = ContainerId::new(format!("{name}-{session}")).filter(short);
+        let id = id.or_else(|| ContainerId::new(format!("branch-{session}")))?;
+        // What is not known yet is asked of nobody: least of all of the first one.
+        Some(Self { id, name: None, bundle: PathBuf::new(), ours: true, is_model: false, ..self.clone() })
+    }
+
     /// Whether both are the same container of the same runtime.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.runtime, &self.namespace, &self.id) == (&other.runtime, &other.namespace, &other.id)
@@ -147,8 +174,22 @@ mod tests {
             namespace: None,
             bundle: "/b".into(),
             private: Vec::new(),
+            read_only: Vec::new(),
+            is_layer: false,
             image: None,
+            ours: false,
+            is_model: true,
         };
+        let second = container.beside(&SessionId::random().unwrap(), "idea").unwrap();
+        assert!(
+            second.ours
+                && !second.is_model
+                && second.id.as_str().starts_with("idea-")
+                && second.name.is_none()
+        );
+        assert!(!second.is_same(&container));
+        let odd = container.beside(&SessionId::random().unwrap(), &"ü".repeat(90)).unwrap();
+        assert!(odd.id.as_str().starts_with("branch-"), "{}", odd.id);
         let by = |which: &str, runtime: Option<&str>, at: Option<&str>| ContainerName {
             which: which.to_owned(),
             runtime: runtime.map(str::to_owned),

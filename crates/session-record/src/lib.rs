@@ -20,6 +20,7 @@
 //! | `kept_files` | files that no snapshot has, before they go |
 //! | `section`, `seed` | what a snapshot says of its session, also for a new one when that is gone |
 //! | `programs` | our own files that a session has mapped, carried by its snapshots |
+//! | `wanted_files` | which files belong to what is taken of a session, and to the way back |
 //! | `snapshot_files` | the files that come out of a snapshot |
 //! | `view`, `words` | a record in the words of the wire |
 #![forbid(unsafe_code)]
@@ -45,9 +46,11 @@ mod seed;
 mod session;
 mod snapshot_files;
 mod view;
+mod wanted_files;
 pub mod watch;
 pub mod words;
 
+pub use containers::Image;
 pub use error::{RecordError, Result};
 pub use habitat::{Adopted, ContainerRecord, HabitatKind};
 pub use json::write_json;
@@ -63,3 +66,4 @@ pub use seed::{Gone, bring_programs, gone_session, session_section};
 pub use session::{GpuWish, SessionId};
 pub use snapshot_files::{copy_out, file_text, snapshot_files};
 pub use view::session_view;
+pub use wanted_files::policy_at_start;

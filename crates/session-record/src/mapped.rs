@@ -19,6 +19,10 @@ impl Record {
         if wanted.len() > MOST {
             return bad(format!("at most {MOST} directories can be mapped"));
         }
+        if self.container.is_some() && !wanted.is_empty() {
+            let why = "what a container sees of this machine is in its specification";
+            return bad(format!("nothing can be mapped for session {}: {why}", self.name));
+        }
         for one in wanted {
             let (from, to) = (one.from.as_path(), one.to.as_path());
             let shown = from.display();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use api::{ContainerName, InterruptMode, Network, SessionState};
 use base::io_error;
 use cas_core::ObjectId;
+use history::UserStore;
 use history::along::Document;
 use jiff::Timestamp;
 use sandbox::User;
@@ -238,7 +239,9 @@ impl Record {
     pub fn branched(&self, id: SessionId, name: String, thread: String, commit: &ObjectId) -> Self {
         let commit = commit.to_string();
         let origin = OriginRecord { session: self.id.clone(), commit: commit.clone(), files_made: None };
+        let container = self.container.as_ref().and_then(|container| container.beside(&id, &name));
         Self {
+            container,
             id,
             name,
             thread,
@@ -276,6 +279,24 @@ impl Record {
     pub fn has_port(&self, port: u32) -> bool {
         let mut ports = self.kernel.iter().flat_map(|kernel| &kernel.ports);
         ports.any(|(outside, inside)| port == u32::from(*inside) || port == u32::from(*outside))
+    }
+
+    /// It goes back to what it was, not to what another one was, unless that is really meant.
+    pub fn check_ancestry(&self, store: &UserStore, target: &ObjectId, force: bool) -> Result<()> {
+        let is_own = match self.head_id()? {
+            Some(head) => store.is_ancestor(target, &head)?,
+            None => false,
+        };
+        if is_own || force {
+            return Ok(());
+        }
+        Err(RecordError::BadRequest {
+            detail: format!(
+                "snapshot {} is not in the history of session {}; branch it, or use --force to go there all the same",
+                target.short(),
+                self.name
+            ),
+        })
     }
 
     /// Its newest snapshot.

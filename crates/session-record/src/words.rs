@@ -1,9 +1,11 @@
 //! What is written down of a session, in the words of the wire and back.
 //!
 //! Requests and answers are the types of `api`; what a record has must be readable for as long as there are records, so it has types of its
-//! own. What people ask of kernels and commands is translated in `lifecycle`.
+//! own. What people ask of kernels is translated in `lifecycle`.
 
-use api::{Skipped, SnapshotSkipped};
+use std::ffi::OsString;
+
+use api::{EnvVar, Skipped, SnapshotSkipped, Text};
 use policy::plan::Spared;
 use policy::{Keep, SessionPolicy};
 use workspace::FilePolicy;
@@ -11,7 +13,18 @@ use workspace::FilePolicy;
 use crate::session::GpuWish;
 
 /// The most that a snapshot takes of a workspace, unless the caller says otherwise.
-const TREE_BYTES: u64 = 10 << 30;
+pub(crate) const TREE_BYTES: u64 = 10 << 30;
+
+/// A command.
+pub fn argv(words: &[Text]) -> Vec<OsString> {
+    words.iter().map(|word| word.as_os_str().to_owned()).collect()
+}
+
+/// Variables.
+pub fn environment(variables: &[EnvVar]) -> Vec<(OsString, OsString)> {
+    let owned = |text: &Text| text.as_os_str().to_owned();
+    variables.iter().map(|variable| (owned(&variable.name), owned(&variable.value))).collect()
+}
 
 /// Which GPUs a session is to have.
 pub fn gpu_wish(wish: api::GpuWish) -> GpuWish {
@@ -26,9 +39,12 @@ pub fn gpu_wish(wish: api::GpuWish) -> GpuWish {
 pub fn file_policy(policy: api::FilePolicy) -> FilePolicy {
     match policy {
         api::FilePolicy::Open => FilePolicy::Open,
-        api::FilePolicy::Tree { include, exclude, max_bytes } => {
-            FilePolicy::Tree { include, exclude, max_bytes: max_bytes.unwrap_or(TREE_BYTES) }
-        }
+        api::FilePolicy::Tree { include, exclude, max_bytes, volumes } => FilePolicy::Tree {
+            include,
+            exclude,
+            max_bytes: max_bytes.unwrap_or(TREE_BYTES),
+            volumes: volumes.iter().map(|volume| volume.as_path().to_owned()).collect(),
+        },
         api::FilePolicy::Workspace => FilePolicy::Workspace,
         api::FilePolicy::None => FilePolicy::None,
     }
@@ -38,9 +54,12 @@ pub fn file_policy(policy: api::FilePolicy) -> FilePolicy {
 pub fn tell_file_policy(policy: FilePolicy) -> api::FilePolicy {
     match policy {
         FilePolicy::Open => api::FilePolicy::Open,
-        FilePolicy::Tree { include, exclude, max_bytes } => {
-            api::FilePolicy::Tree { include, exclude, max_bytes: Some(max_bytes) }
-        }
+        FilePolicy::Tree { include, exclude, max_bytes, volumes } => api::FilePolicy::Tree {
+            include,
+            exclude,
+            max_bytes: Some(max_bytes),
+            volumes: volumes.into_iter().map(Text::from).collect(),
+        },
         FilePolicy::Workspace => api::FilePolicy::Workspace,
         FilePolicy::None => api::FilePolicy::None,
     }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use checkpoint_criu::images::{FileKind, RegFile};
 use doctor::Finding;
 use image_store::{Result, images_in_memory};
+use memchr::memmem;
 use workspace::lies_at;
 
 use crate::{Asked, fail};
@@ -108,7 +109,7 @@ fn has_build_id(path: &Path, words: &[u32]) -> std::io::Result<bool> {
     let mut bytes = vec![0; FIRST];
     let read = file.read(&mut bytes)?;
     bytes.truncate(read);
-    let is_in = |bytes: &[u8]| bytes.windows(id.len()).any(|window| window == id);
+    let is_in = |bytes: &[u8]| memmem::find(bytes, id).is_some();
     if is_in(&bytes) {
         return Ok(true);
     }

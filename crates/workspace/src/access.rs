@@ -13,7 +13,7 @@ use std::path::{Component, Path};
 
 use manifest::tree::Time;
 use manifest::{Entry, FileName, Node};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Statx, StatxFlags, Uid};
 use rustix::io::Errno;
 
 use super::{Base, Places, Spot};
@@ -24,6 +24,8 @@ pub(crate) struct Facts {
     pub(crate) device: (u32, u32),
     pub(crate) ino: u64,
     pub(crate) kind: FileType,
+    /// Of a device, which one it is.
+    pub(crate) names_device: (u32, u32),
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -45,6 +47,7 @@ impl From<Statx> for Facts {
             device: (stat.stx_dev_major, stat.stx_dev_minor),
             ino: stat.stx_ino,
             kind: FileType::from_raw_mode(stat.stx_mode.into()),
+            names_device: (stat.stx_rdev_major, stat.stx_rdev_minor),
             mode: u32::from(stat.stx_mode) & 0o7777,
             uid: stat.stx_uid,
             gid: stat.stx_gid,
@@ -73,6 +76,11 @@ impl Facts {
             && self.is_file()
             && entry.ino == Some(self.ino)
             && entry.ctime == Some(self.ctime)
+    }
+
+    /// Whether it has the owner and the mode of an entry.
+    pub(crate) fn is_owned_as(&self, entry: &Entry) -> bool {
+        (self.uid, self.gid, self.mode) == (entry.uid, entry.gid, entry.mode)
     }
 
     /// Whether it is the same file, and nothing was written to it in between.
@@ -156,6 +164,13 @@ impl Bases {
         }
     }
 
+    /// Opens a directory.
+    pub(crate) fn directory(&self, spot: &Spot) -> io::Result<OwnedFd> {
+        let below = if spot.below.as_os_str().is_empty() { Path::new(".") } else { &spot.below };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        open_below(self.get(spot.base)?, below, flags, Mode::empty())
+    }
+
     /// Opens a regular file.
     pub(crate) fn open_file(&self, spot: &Spot, access: OFlags) -> io::Result<(File, Facts)> {
         let base = self.get(spot.base)?;
@@ -210,6 +225,34 @@ pub(crate) fn make_directory(parent: BorrowedFd<'_>, name: &OsStr, mode: u32) ->
     let handle = open_below(parent, Path::new(name), flags, Mode::empty())?;
     rustix::fs::fchmod(&handle, Mode::from_raw_mode(mode))?;
     Ok(handle)
+}
+
+/// Gives a file or directory the owner that an entry says, and then its mode: whoever changes an owner takes setuid away. Without the owner there
+/// is none.
+pub(crate) fn own(handle: impl AsFd, entry: &Entry) -> io::Result<()> {
+    let facts = facts_of(&handle)?;
+    // Nobody is given what has another name by now: that may be somebody else's.
+    if facts.is_file() && facts.nlink > entry.nlink.unwrap_or(1) && !facts.is_owned_as(entry) {
+        return Err(io::Error::other("it has another name by now"));
+    }
+    let owner = match (facts.uid, facts.gid) == (entry.uid, entry.gid) {
+        true => Ok(()),
+        false => rustix::fs::fchown(&handle, Some(Uid::from_raw(entry.uid)), Some(Gid::from_raw(entry.gid))),
+    };
+    let mode = if owner.is_ok() { entry.mode } else { entry.mode & 0o1777 };
+    rustix::fs::fchmod(&handle, Mode::from_raw_mode(mode))?;
+    Ok(owner?)
+}
+
+/// Gives a link that is no file its owner. It is looked at by its handle: the name may be another thing's by now.
+pub(crate) fn own_link(parent: BorrowedFd<'_>, name: &OsStr, entry: &Entry) -> io::Result<()> {
+    let link = open_below(parent, Path::new(name), OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+    let facts = facts_of(&link)?;
+    if facts.kind != FileType::Symlink || facts.nlink > 1 {
+        return Err(io::Error::other(format!("is a {} now", kind_name(facts.kind))));
+    }
+    let (uid, gid) = (Uid::from_raw(entry.uid), Gid::from_raw(entry.gid));
+    Ok(rustix::fs::chownat(&link, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
 }
 
 /// A directory by its full path.

@@ -236,14 +236,17 @@ impl BranchFiles<'_> {
             };
             steps.push(Step { path, spot, entry, action });
         }
-        let writer =
-            Writer { store: self.store, user: self.user, bases: &bases, to: self.from, places: &places };
+        let writer = self.writer(&bases, &places);
         let mut done = PutBackDone::default();
         writer.write(&steps, &mut done)?;
-        writer.directories_and_links(&mut done)?;
+        writer.what_is_missing(&mut done)?;
         made.bytes += done.bytes;
         made.left_out.extend(done.kept);
         Ok(())
+    }
+
+    fn writer<'a>(&'a self, bases: &'a Bases, places: &'a Places) -> Writer<'a> {
+        Writer { store: self.store, user: self.user, bases, to: self.from, places, spared: None }
     }
 
     fn copies_outside(&self, made: &mut BranchFilesMade) -> Result<()> {
@@ -269,8 +272,7 @@ impl BranchFiles<'_> {
                 Some(Step { path, spot: places.spot(path)?, entry, action: Action::Create })
             })
             .collect();
-        let writer =
-            Writer { store: self.store, user: self.user, bases: &bases, to: self.from, places: &places };
+        let writer = self.writer(&bases, &places);
         let mut done = PutBackDone::default();
         writer.write(&steps, &mut done)?;
         made.bytes += done.bytes;

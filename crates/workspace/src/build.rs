@@ -88,6 +88,7 @@ impl Directory {
 /// A directory of which nothing is known but that it was there.
 pub(crate) fn directory_entry(name: FileName) -> Entry {
     let mut entry = Entry::new(name, Node::Dir { tree: ObjectId::from_bytes([0; 32]) });
-    entry.mode = 0o755;
+    // What has no names was not looked at itself.
+    (entry.mode, entry.nlink) = (0o755, Some(0));
     entry
 }

@@ -23,13 +23,14 @@ use manifest::snapshot::{NotCaptured, OutsideSection, WorkspacePolicy, Workspace
 use manifest::tree::Time;
 use sandbox::User;
 
-use super::Places;
 use super::authors::time;
 use super::listing::Listing;
 use super::open_files;
 use super::pending::Pending;
 use super::taking::Taking;
 use super::unchanged::Unchanged;
+use super::volumes::Whole;
+use super::{Base, Places};
 use crate::error::Result;
 use crate::policy::{FilePolicy, Rules};
 
@@ -56,11 +57,26 @@ pub struct CaptureRequest<'a> {
 }
 
 impl CaptureRequest<'_> {
-    /// What of the workspace is wanted, if all of it is.
-    fn rules(&self) -> Result<Option<Rules>> {
+    /// What of the workspace is wanted, if all of it is, and which volumes. What may only be read has nothing of the session's.
+    fn wanted(&self) -> Result<Option<Wanted>> {
         let is_home = self.places.is_home(self.user);
-        Ok(self.policy.rules(is_home).map_err(io_error("capture files of", workspace_of(self.places)))?)
+        let rules = self.policy.rules(is_home);
+        let rules = rules.map_err(io_error("capture files of", workspace_of(self.places)))?;
+        let Some(rules) = rules else { return Ok(None) };
+        let has_own = !self.places.is_read_only(&workspace_of(self.places));
+        let mut all: Vec<Whole> = has_own.then(|| self.places.whole_workspace()).into_iter().collect();
+        for volume in self.policy.volumes() {
+            all.push(self.places.volume(volume)?);
+        }
+        Ok((!all.is_empty()).then_some(Wanted { rules, all }))
     }
+}
+
+/// Directories of which everything is wanted, and what that is.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) rules: Rules,
+    pub(crate) all: Vec<Whole>,
 }
 
 /// What was found of a directory while the processes that belong to it still ran.
@@ -82,10 +98,11 @@ pub struct Captured {
 
 /// Looks through the workspace, if all of it is wanted, while the processes still run.
 pub fn ahead(request: &CaptureRequest<'_>) -> Result<Option<Ahead>> {
-    let Some(rules) = request.rules()? else { return Ok(None) };
-    let mut taking = Taking::new(request.staging)?;
-    taking.on_the_users_thread(request, |taking, bases| taking.tree(request, bases, &rules, true))?;
-    taking.unchanged = Unchanged::find(&workspace_of(request.places), request.parent, &taking.items);
+    let Some(wanted) = request.wanted()? else { return Ok(None) };
+    let mut taking = Taking::new(request)?;
+    taking.on_the_users_thread(request, |taking, bases| taking.trees(request, bases, &wanted, true))?;
+    let (root, volumes) = (workspace_of(request.places), request.policy.volumes());
+    taking.unchanged = Unchanged::find(&root, volumes, request.parent, &taking.items);
     Ok(Some(Ahead(taking)))
 }
 
@@ -94,29 +111,32 @@ pub fn begin(request: &CaptureRequest<'_>, ahead: Option<Ahead>, pids: &[i32]) -
     let moment = time(SystemTime::now());
     let open = open_files::look(pids, request.places)?;
     let standing = open_files::working_directories(pids);
-    let rules = request.rules()?;
+    let wanted = request.wanted()?;
     let looked_ahead = ahead.is_some();
     let mut taking = match ahead {
         Some(Ahead(taking)) => taking,
-        None => Taking::new(request.staging)?,
+        None => Taking::new(request)?,
     };
     taking.on_the_users_thread(request, |taking, bases| {
         taking.open_and_named(request, bases, &open.files, &standing);
-        if let Some(rules) = rules.as_ref().filter(|_| !looked_ahead) {
-            taking.tree(request, bases, rules, false)?;
+        if let Some(wanted) = wanted.as_ref().filter(|_| !looked_ahead) {
+            taking.trees(request, bases, wanted, false)?;
         }
         Ok(())
     })?;
+    let has_workspace =
+        wanted.iter().flat_map(|wanted| &wanted.all).any(|one| one.spot.base == Base::Workspace);
     Ok(Pending {
         policy: match request.policy {
-            FilePolicy::Open => WorkspacePolicy::Open,
-            FilePolicy::Tree { .. } | FilePolicy::Workspace => WorkspacePolicy::Tree,
             FilePolicy::None => WorkspacePolicy::None,
+            FilePolicy::Tree { .. } | FilePolicy::Workspace if has_workspace => WorkspacePolicy::Tree,
+            _ => WorkspacePolicy::Open,
         },
         user: request.user.clone(),
         places: request.places.clone(),
         moment,
-        again: rules.filter(|_| looked_ahead),
+        volumes: request.policy.volumes().to_vec(),
+        again: wanted.filter(|_| looked_ahead),
         mapped: open.mapped,
         taking,
     })

@@ -67,7 +67,7 @@ impl CopyOut<'_> {
                 Ok((file, below)) => {
                     fill(self.store, &file, content, path)?;
                     // The copy is whole without its mode and time.
-                    let _as_it_is = sandbox::as_user(self.user, || finish(&file, entry))?;
+                    let _as_it_is = sandbox::as_user(self.user, || finish(&file, entry, false))?;
                     done.written.push((path.to_owned(), self.into.join(below)));
                 }
                 Err(error) => done.skipped.push((path.to_owned(), reason(&error))),

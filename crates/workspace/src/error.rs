@@ -20,6 +20,14 @@ pub enum WorkspaceError {
         /// The files, as the session sees them.
         paths: Vec<PathBuf>,
     },
+    /// A volume cannot belong to a snapshot.
+    #[error("volume `{}` cannot belong to a snapshot: {why}", path.display())]
+    Volume {
+        /// As the session sees it.
+        path: PathBuf,
+        /// For people.
+        why: String,
+    },
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -26,6 +26,7 @@
 
 mod access;
 mod authors;
+mod beside_files;
 mod branch_files;
 mod build;
 mod capture;
@@ -33,6 +34,7 @@ mod copy;
 mod copy_out;
 mod error;
 mod in_order;
+mod layer;
 mod listing;
 mod loose;
 mod one_file;
@@ -43,10 +45,12 @@ mod plan;
 mod policy;
 mod put_back;
 mod stage;
+mod strangers;
 mod taking;
 #[cfg(test)]
 mod testing;
 mod unchanged;
+mod volumes;
 mod walk;
 
 pub use authors::{AtWork, Author};
@@ -82,16 +86,29 @@ pub struct Places {
     pub private: Vec<PathBuf>,
     /// Files outside the workspace that the session has a copy of: the original and the copy.
     pub moved: Vec<(PathBuf, PathBuf)>,
-    /// Directories that lie elsewhere: as they are seen, and where they are.
+    /// Directories and files that lie elsewhere: as they are seen, and where they are.
     pub mapped: Vec<(PathBuf, PathBuf)>,
+    /// Of all these, those that are seen read-only, and `/` for a workspace that is. Nothing is ever written there, and nothing of it is the
+    /// session's own work.
+    pub read_only: Vec<PathBuf>,
     /// The directory in which the daemon keeps everything, which is nobody's work wherever it lies.
     pub daemons: Option<PathBuf>,
+    /// Several users live there, as in a container: what is put back gets the owner that it had. For root's own daemon only.
+    pub many_owners: bool,
+    /// The workspace is the writable layer of an overlay, and has in it what was removed of the image below.
+    pub is_layer: bool,
 }
 
 /// Where a path lies if directories are mapped: the innermost that it is in decides.
 pub fn lies_at(mapped: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
-    let within = |(inside, here): &(PathBuf, PathBuf)| Some(here.join(path.strip_prefix(inside).ok()?));
-    mapped.iter().rev().find_map(within).unwrap_or_else(|| path.to_owned())
+    mapped.iter().rev().find_map(|one| lies_in(one, path)).unwrap_or_else(|| path.to_owned())
+}
+
+/// Where a path lies if it is in this one.
+fn lies_in((inside, here): &(PathBuf, PathBuf), path: &Path) -> Option<PathBuf> {
+    let rest = path.strip_prefix(inside).ok()?;
+    // A file can be mapped by itself, and with a `/` behind its name it would be none.
+    Some(if rest.as_os_str().is_empty() { here.clone() } else { here.join(rest) })
 }
 
 /// A place on the host: a path below a directory.
@@ -116,7 +133,10 @@ impl Places {
             private: ["/dev", "/proc", "/run", "/sys"].map(PathBuf::from).into(),
             moved: moved.to_owned(),
             mapped: Vec::new(),
+            read_only: Vec::new(),
             daemons: None,
+            many_owners: false,
+            is_layer: false,
         }
     }
 
@@ -127,24 +147,38 @@ impl Places {
             private: ["/proc", "/sys"].map(PathBuf::from).into(),
             moved: Vec::new(),
             mapped: Vec::new(),
+            read_only: Vec::new(),
             daemons: None,
+            many_owners: false,
+            is_layer: false,
         }
     }
 
     /// Where a file is. `None` for what is not ours to look after.
     pub(crate) fn spot(&self, path: &Path) -> Option<Spot> {
         if let Some((inside, _)) = &self.workspace
-            && let Ok(below) = path.strip_prefix(inside)
-            && !self.is_apart(path, inside)
+            && self.in_workspace(path)
         {
-            return Some(Spot { base: Base::Workspace, below: below.to_owned() });
+            return Some(Spot { base: Base::Workspace, below: path.strip_prefix(inside).ok()?.to_owned() });
         }
-        if self.private.iter().any(|directory| path.starts_with(directory)) || self.is_daemons(path) {
+        if let Some((_, copy)) = self.moved.iter().find(|(original, _)| original == path) {
+            return Some(Spot { base: Base::Root, below: copy.strip_prefix("/").ok()?.to_owned() });
+        }
+        let mapped = innermost(self.mapped.iter(), |(inside, _)| inside, path);
+        let private = innermost(self.private.iter(), |directory| directory, path);
+        let is_private = private.is_some_and(|private| {
+            mapped.is_none_or(|(inside, _)| private.components().count() >= inside.components().count())
+        });
+        if is_private || self.is_daemons(path) {
             return None;
         }
-        let copy = self.moved.iter().find(|(original, _)| original == path).map(|(_, copy)| copy.clone());
-        let real = copy.unwrap_or_else(|| lies_at(&self.mapped, path));
+        let real = mapped.and_then(|one| lies_in(one, path)).unwrap_or_else(|| path.to_owned());
         Some(Spot { base: Base::Root, below: real.strip_prefix("/").ok()?.to_owned() })
+    }
+
+    /// Whether a directory that is seen elsewhere is one that the daemon made.
+    pub(crate) fn is_copy(&self, here: &Path) -> bool {
+        self.daemons.as_ref().is_some_and(|daemons| here.starts_with(daemons))
     }
 
     /// Whether a path in the workspace is in something else that is mounted there.
@@ -155,14 +189,24 @@ impl Places {
         self.private.iter().any(within) || self.mapped.iter().any(|(inside, _)| within(inside))
     }
 
-    /// What is in the workspace and is not the user's work: what the box has of its own, and what the daemon keeps.
+    /// Whether what is at a path may only be read. The innermost of what is mounted decides.
+    pub(crate) fn is_read_only(&self, path: &Path) -> bool {
+        let mounted = self.mapped.iter().map(|(inside, _)| inside).chain(&self.read_only);
+        innermost(mounted, |at| at, path).is_some_and(|at| self.read_only.contains(at))
+    }
+
+    /// What is in the workspace and is not the user's work: what the box has of its own, what is hidden behind something that is mounted over it, and
+    /// what the daemon keeps.
     pub(crate) fn skipped(&self) -> Skipped {
         let Some((inside, outside)) = &self.workspace else { return Skipped::default() };
         let below = |directory: &PathBuf| {
             let below = directory.strip_prefix(outside).or_else(|_| directory.strip_prefix(inside));
             below.ok().map(Path::to_owned)
         };
-        Skipped(self.private.iter().chain(&self.daemons).filter_map(below).collect())
+        let hidden =
+            self.mapped.iter().filter_map(|(at, _)| at.strip_prefix(inside).ok().map(Path::to_owned));
+        let hidden = hidden.filter(|below| !below.as_os_str().is_empty());
+        Skipped(self.private.iter().chain(&self.daemons).filter_map(below).chain(hidden).collect())
     }
 
     /// Whether the workspace is all that a user has.
@@ -180,10 +224,21 @@ impl Places {
         Self { daemons: Some(directory.to_owned()), ..self }
     }
 
-    /// The workspace as it is seen, if the path is in it.
+    /// Whether a path is in the workspace, and not in something else that is mounted there.
     pub(crate) fn in_workspace(&self, path: &Path) -> bool {
-        self.workspace.as_ref().is_some_and(|(inside, _)| path.starts_with(inside))
+        let workspace = self.workspace.as_ref();
+        workspace.is_some_and(|(inside, _)| path.starts_with(inside) && !self.is_apart(path, inside))
     }
+}
+
+/// The deepest of those that a path is in; of equals the last.
+fn innermost<'a, T>(
+    places: impl Iterator<Item = &'a T>,
+    at: impl Fn(&T) -> &PathBuf,
+    path: &Path,
+) -> Option<&'a T> {
+    let around = places.filter(|place| path.starts_with(at(place)));
+    around.max_by_key(|place| at(place).components().count())
 }
 
 #[cfg(test)]
@@ -207,7 +262,29 @@ mod tests {
         assert_eq!(spot("/etc/x"), Some((Base::Workspace, "etc/x".into())));
         assert_eq!(spot("/data/x"), Some((Base::Root, "srv/data/x".into())));
         assert_eq!(spot("/dev/shm/sem"), None);
+        // A volume within something that is private is a volume.
+        let mapped =
+            vec![("/run/data".into(), "/srv/data".into()), ("/run/data/file".into(), "/srv/file".into())];
+        let nested = Places { mapped, ..Places::of_box(Path::new("/"), Path::new("/real"), &[]) };
+        let spot = |path: &str| nested.spot(Path::new(path)).map(|spot| (spot.base, spot.below));
+        assert_eq!(spot("/run/data/x"), Some((Base::Root, "srv/data/x".into())));
+        assert_eq!(spot("/run/data/file"), Some((Base::Root, "srv/file".into())));
+        assert_eq!(spot("/run/other"), None);
+        assert!(nested.in_workspace(Path::new("/etc")) && !nested.in_workspace(Path::new("/run/data/x")));
+        assert!(nested.skipped().0.contains(&PathBuf::from("run/data")));
         let host = Places::of_host(None);
         assert!(host.spot(Path::new("/dev/shm/sem")).is_some());
+    }
+
+    #[test]
+    fn what_is_mounted_innermost_says_whether_it_may_be_written_to() {
+        let mapped = ["/data", "/data/deep", "/other"].map(|at| (at.into(), "/srv".into())).to_vec();
+        let read_only = vec!["/data".into()];
+        let places = Places { mapped: mapped.clone(), read_only, ..Places::default() };
+        let told = |places: &Places, path: &str| places.is_read_only(Path::new(path));
+        assert!(told(&places, "/data") && told(&places, "/data/x"));
+        assert!(!told(&places, "/data/deep/x") && !told(&places, "/other") && !told(&places, "/database"));
+        let all = Places { mapped, read_only: vec!["/".into()], ..Places::default() };
+        assert!(told(&all, "/etc/x") && !told(&all, "/data/x"));
     }
 }

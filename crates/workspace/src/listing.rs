@@ -9,10 +9,14 @@ use cas_core::{ObjectId, Store};
 use manifest::snapshot::{OutsideSection, WorkspacePolicy, WorkspaceSection};
 use manifest::{BlobRef, ByteText, Entry, ManifestError, ManifestObject, Node, Snapshot, Tree};
 
+use super::Places;
 use crate::error::Result;
 
 /// A directory within a directory within … : deeper than this is not read, and not captured either.
 pub(crate) const MAX_DEPTH: usize = 256;
+
+/// Stands in a list for all that is not in it.
+pub(crate) const MORE: &str = "…";
 
 /// The files of a snapshot, as its processes saw them.
 #[derive(Clone, Default, Debug)]
@@ -25,6 +29,8 @@ pub struct Listing {
     pub root: Option<PathBuf>,
     /// Whether everything in the workspace was to be captured.
     pub whole_tree: bool,
+    /// Volumes of which everything was to be captured.
+    pub volumes: Vec<PathBuf>,
     /// The files of the workspace that processes had open, if that was written down.
     pub open: Option<BTreeSet<PathBuf>>,
 }
@@ -55,6 +61,8 @@ impl Listing {
     ) -> Result<()> {
         let beyond = outside.iter().flat_map(|section| &section.not_captured);
         self.not_captured.extend(beyond.map(|item| to_path(item.path.as_bytes())));
+        let volumes = outside.iter().flat_map(|section| &section.volumes);
+        self.volumes.extend(volumes.map(|volume| to_path(volume.as_bytes())));
         if let Some(section) = workspace {
             let root = root_of(section)?;
             let inside = |path: &ByteText| root.join(to_path(path.as_bytes()));
@@ -111,6 +119,25 @@ impl Listing {
     pub fn files(&self) -> impl Iterator<Item = (&Path, &Entry)> {
         let is_file = |(_, entry): &(&PathBuf, &Entry)| matches!(entry.node, Node::File { .. });
         self.entries.iter().filter(is_file).map(|(path, entry)| (path.as_path(), entry))
+    }
+
+    /// Whether the snapshot has everything of the directory that a path is in: of the workspace, or of a volume.
+    pub(crate) fn has_all_around(&self, places: &Places, path: &Path) -> bool {
+        match places.in_workspace(path) {
+            true => self.whole_tree,
+            false => places.mounted_around(path).is_some_and(|volume| self.volumes.contains(volume)),
+        }
+    }
+
+    /// What was in a volume that is not there any more is nowhere: least of all in the workspace.
+    pub(crate) fn is_of_lost_volume(&self, places: &Places, path: &Path) -> bool {
+        let volume = self.volumes.iter().find(|volume| path.starts_with(volume));
+        volume.is_some_and(|volume| !places.mapped.iter().any(|(inside, _)| inside == volume))
+    }
+
+    /// Whether more was left out than is named one by one.
+    pub fn is_shortened(&self) -> bool {
+        self.not_captured.iter().any(|path| path.file_name() == Some(OsStr::new(MORE)))
     }
 
     /// Whether a restore of the processes may fail without this file as it was.

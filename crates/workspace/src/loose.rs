@@ -1,18 +1,19 @@
 //! What would be lost with a branch's directory: files that were made or changed in it and that no snapshot has.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use base::io_error;
 use sandbox::User;
 
-use super::access::{Bases, Facts};
+use super::access::{Bases, Facts, open_directory};
 use super::authors::time;
 use super::capture::workspace_of;
 use super::listing::{Listing, content};
 use super::patterns::Patterns;
-use super::walk::walk;
+use super::walk::{Skipped, walk};
 use super::{Base, Places};
 use crate::error::Result;
 
@@ -39,6 +40,13 @@ pub fn loose_files(user: &User, places: &Places, made: SystemTime, head: &Listin
         if let Ok(handle) = bases.get(Base::Workspace) {
             let walked = walk(handle, &Patterns::everything(), &places.skipped())?;
             seen.extend(walked.seen.into_iter().map(|seen| (root.join(seen.path), seen.facts)));
+        }
+        for (inside, here) in places.mapped.iter().filter(|(_, here)| places.is_copy(here)) {
+            // A copy of our own, which goes with the branch.
+            if let Ok(handle) = open_directory(here) {
+                let walked = walk(handle.as_fd(), &Patterns::everything(), &Skipped::default())?;
+                seen.extend(walked.seen.into_iter().map(|seen| (inside.join(seen.path), seen.facts)));
+            }
         }
         for (original, _) in &places.moved {
             if let Some(Ok(Some(facts))) = places.spot(original).map(|spot| bases.facts(&spot)) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -12,21 +13,21 @@ use cas_core::progress::Progress;
 use manifest::snapshot::{NotCaptured, OutsideSection, WorkspacePolicy, WorkspaceSection};
 use manifest::tree::Time;
 use manifest::{BlobRef, ByteText, Node};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 use sandbox::User;
 
 use super::access::{Bases, Facts, facts_of, file_name, reason};
 use super::build::Directory;
-use super::capture::{Captured, workspace_of};
+use super::capture::{Captured, Wanted, workspace_of};
 use super::in_order::InOrder;
-use super::listing::{Listing, content};
+use super::layer::{is_whiteout, marks_of, says_removed};
+use super::listing::{Listing, MORE, content};
 use super::open_files;
 use super::plan::BATCH;
 use super::taking::{Copy, Item, Taking};
 use super::walk::walk_some;
 use super::{Base, Places, Spot};
 use crate::error::Result;
-use crate::policy::Rules;
 
 /// A snapshot's section lists that many paths; the rest is a number.
 const LISTED: usize = 500;
@@ -41,8 +42,10 @@ pub struct Pending {
     pub(crate) places: Places,
     /// When everything stood still.
     pub(crate) moment: Time,
-    /// What of the workspace is wanted, if it was looked through ahead.
-    pub(crate) again: Option<Rules>,
+    /// Volumes of which everything is wanted.
+    pub(crate) volumes: Vec<PathBuf>,
+    /// What was looked through ahead.
+    pub(crate) again: Option<Wanted>,
     pub(crate) mapped: BTreeSet<(PathBuf, u64)>,
     pub(crate) taking: Taking,
 }
@@ -52,7 +55,7 @@ impl Pending {
     pub fn finish(mut self, transaction: &WriteTransaction, progress: &dyn Progress) -> Result<Captured> {
         self.look_again()?;
         self.read_in_place(transaction, progress)?;
-        let Self { policy, places, mapped, taking, .. } = self;
+        let Self { policy, places, volumes, mapped, taking, .. } = self;
         let Taking { stage, mut items, not_captured, open, mut unchanged, .. } = taking;
         // Libraries and other mapped files: CRIU compares them with what they were.
         for (path, ino) in mapped {
@@ -85,6 +88,9 @@ impl Pending {
                 false
             };
             match path.strip_prefix(&root) {
+                _ if volumes.iter().any(|volume| path.starts_with(volume)) => {
+                    outside.insert(&path, entry.clone());
+                }
                 Ok(_) if whole.as_ref().is_some_and(|above| path.starts_with(above)) => {
                     kept_bytes = kept_bytes.saturating_add(content(&entry).map_or(0, |content| content.len));
                 }
@@ -136,41 +142,61 @@ impl Pending {
             not_captured: listed(within),
             open: (open.len() <= OPEN_LISTED).then_some(open),
         };
-        let outside = OutsideSection { tree: outside, not_captured: listed(beyond) };
+        let volumes = volumes.iter().map(|volume| ByteText::new(volume.as_os_str().as_bytes())).collect();
+        let outside = OutsideSection { tree: outside, not_captured: listed(beyond), volumes };
         listing.note(Some(&workspace), Some(&outside))?;
         Ok(Captured { workspace, outside, not_captured: listed(all.collect()), listing })
     }
 
     /// Takes what changed between the look ahead and the moment. What changed later is no part of this snapshot.
     fn look_again(&mut self) -> Result<()> {
-        let Some(rules) = self.again.take() else { return Ok(()) };
-        let (root, moment, taking) = (workspace_of(&self.places), self.moment, &mut self.taking);
+        let Some(Wanted { rules, all }) = self.again.take() else { return Ok(()) };
+        let (moment, taking) = (self.moment, &mut self.taking);
         let (user, places) = (&self.user, &self.places);
         sandbox::as_user(user, || -> io::Result<()> {
             let bases = Bases::open(places)?;
-            let Ok(handle) = bases.get(Base::Workspace) else { return Ok(()) };
-            let mut seen = walk_some(handle, &rules.patterns, &places.skipped(), rules.names)?.seen;
-            let mut taken = InOrder::new(&taking.items, &root);
-            seen.retain(|seen| {
-                let path = root.join(&seen.path);
-                let item = taken.get(&path);
-                seen.facts.is_file()
-                    && seen.facts.size <= rules.file_bytes
-                    && seen.facts.ctime <= moment
-                    && !item.is_some_and(|item| item.is_of(&seen.facts))
-                    && !taking.open.contains(&path)
-            });
-            for missed in seen {
-                let path = root.join(&missed.path);
-                taking.items.remove(&path);
-                taking.unchanged.forget_above(&path);
-                let spot = Spot { base: Base::Workspace, below: missed.path };
-                let opened = bases.open_file(&spot, OFlags::RDONLY);
-                taking.copy(&path, opened, &missed.facts, false, false);
+            for whole in &all {
+                let Ok(handle) = whole.open(&bases) else { continue };
+                let mut seen = walk_some(handle.as_fd(), &rules.patterns, &whole.skipped, rules.names)?.seen;
+                let is_layer = places.is_layer && whole.spot.base == Base::Workspace;
+                let mut taken = InOrder::new(&taking.items, &whole.at);
+                seen.retain(|seen| {
+                    let path = whole.at.join(&seen.path);
+                    let item = taken.get(&path);
+                    if taking.is_partly(&path) {
+                        return false;
+                    }
+                    match seen.facts.kind {
+                        FileType::RegularFile => {
+                            seen.facts.size <= rules.file_bytes
+                                && seen.facts.ctime <= moment
+                                && !item.is_some_and(|item| item.is_of(&seen.facts))
+                                && !taking.open.contains(&path)
+                        }
+                        // Its time may be that of a later one, which tells nothing; then the file stays that was found ahead.
+                        FileType::CharacterDevice if is_layer => {
+                            seen.facts.ctime <= moment
+                                && is_whiteout(&seen.facts)
+                                && !item.is_some_and(|item| says_removed(&item.entry))
+                        }
+                        FileType::Directory if is_layer => item.is_some_and(|item| says_removed(&item.entry)),
+                        _ => false,
+                    }
+                });
+                for missed in seen {
+                    let path = whole.at.join(&missed.path);
+                    taking.forget(&path);
+                    if missed.facts.is_file() {
+                        let opened = bases.open_file(&whole.spot_of(&missed.path), OFlags::RDONLY);
+                        taking.copy(&path, opened, &missed.facts, false, false);
+                    } else {
+                        taking.other(places, handle.as_fd(), &missed.path, &path, &missed.facts);
+                    }
+                }
             }
             Ok(())
         })?
-        .map_err(io_error("look through", &root))?;
+        .map_err(io_error("look through", workspace_of(places)))?;
         Ok(())
     }
 
@@ -183,6 +209,7 @@ impl Pending {
             .filter(|(_, item)| matches!(item.copy, Copy::InPlace(_)))
             .filter_map(|(path, _)| Some((path.clone(), self.places.spot(path)?)))
             .collect();
+        let is_layer = self.places.is_layer;
         for batch in waiting.chunks(BATCH) {
             let (user, places) = (&self.user, &self.places);
             let opened = sandbox::as_user(user, || -> io::Result<Vec<_>> {
@@ -193,7 +220,11 @@ impl Pending {
             for ((path, _), opened) in batch.iter().zip(opened) {
                 let Some(item) = self.taking.items.get_mut(path) else { continue };
                 let Copy::InPlace(seen) = std::mem::replace(&mut item.copy, Copy::No) else { continue };
-                match opened.map(|(file, _)| read_whole(file, &seen, transaction, progress)) {
+                let opened = opened.and_then(|(file, _)| match is_layer {
+                    true => marks_of(&file).map(|_| file),
+                    false => Ok(file),
+                });
+                match opened.map(|file| read_whole(file, &seen, transaction, progress)) {
                     Ok(blob) => match blob? {
                         Some(blob) => {
                             item.entry.node = Node::File { size: blob.len, content: Some(blob) };
@@ -221,7 +252,10 @@ impl Item {
         match &self.copy {
             Copy::Staged(_, seen) | Copy::InPlace(seen) => seen.is_as(facts),
             // With a content it was in the snapshot before; without one it was left out.
-            Copy::No => content(&self.entry).is_none() || facts.unchanged_since(&self.entry),
+            Copy::No => match self.entry.node {
+                Node::File { content: None, .. } => true,
+                _ => facts.unchanged_since(&self.entry),
+            },
         }
     }
 }
@@ -253,7 +287,7 @@ fn listed(items: Vec<(&Path, &String)>) -> Vec<NotCaptured> {
         })
         .collect();
     if rest > 0 {
-        list.push(NotCaptured { path: "…".into(), reason: format!("and {rest} more") });
+        list.push(NotCaptured { path: MORE.into(), reason: format!("and {rest} more") });
     }
     list
 }

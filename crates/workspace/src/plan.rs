@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use base::io_error;
 use cas_core::Store;
 use manifest::{BlobRef, Entry, Node};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 
 use super::access::{Bases, Facts, kind_name, reason};
 use super::authors::Author;
-use super::capture::{COMPANIONS, companions_of};
+use super::capture::COMPANIONS;
+use super::layer::is_whiteout;
 use super::listing::content;
 use super::put_back::PutBack;
-use super::walk::walk_some;
+use super::strangers::Stranger;
 use super::{Base, Spot};
 use crate::error::Result;
 
@@ -129,15 +130,22 @@ impl<'a> PutBack<'a> {
             }
         }
         self.blame(written, &mut plan)?;
-        for (path, _, facts) in self.strangers()? {
-            if self.spares(&path, &facts) {
-                plan.spared.push(path);
-                continue;
+        for Stranger { path, facts, .. } in self.strangers()? {
+            match facts.kind {
+                // A name of the image that is there again, or is removed again after all.
+                _ if is_whiteout(&facts) => match self.to.entries.contains_key(&path) {
+                    true => {}
+                    false => plan.create.push(path),
+                },
+                FileType::Directory => {}
+                _ if self.spares(&path, &facts) => plan.spared.push(path),
+                _ => {
+                    if self.running && !self.is_of_user(&facts) {
+                        plan.changed_by_others.push(path.clone());
+                    }
+                    plan.remove.push(path);
+                }
             }
-            if self.running && facts.uid != self.user.uid {
-                plan.changed_by_others.push(path.clone());
-            }
-            plan.remove.push(path);
         }
         Ok(plan)
     }
@@ -148,7 +156,7 @@ impl<'a> PutBack<'a> {
             .to
             .files()
             .filter_map(|(path, entry)| {
-                Some(Step { path, spot: self.places.spot(path)?, entry, action: Action::Nothing })
+                Some(Step { path, spot: self.spot(path)?, entry, action: Action::Nothing })
             })
             .collect();
         let seen = sandbox::as_user(self.user, || -> io::Result<Vec<_>> {
@@ -157,7 +165,15 @@ impl<'a> PutBack<'a> {
         })?
         .map_err(io_error("open", "/"))?;
         for (step, seen) in steps.iter_mut().zip(seen).filter(|(step, _)| !self.spared.contains(step.path)) {
+            let hides = |facts: &Facts| {
+                self.places.is_layer && step.spot.base == Base::Workspace && is_whiteout(facts)
+            };
+            // A name that was removed is nothing.
+            let seen = seen.map(|seen| seen.filter(|facts| !hides(facts)));
             step.action = first_look(step.entry, seen);
+            if self.places.is_read_only(step.path) {
+                self.only_read(step);
+            }
         }
         // The same size says nothing about the bytes.
         let doubtful: Vec<&mut Step<'a>> = steps
@@ -177,6 +193,21 @@ impl<'a> PutBack<'a> {
             }
         }
         Ok(steps)
+    }
+
+    /// What may only be read is not written to, whatever a snapshot has of it. A process that had it open needs it all the same.
+    fn only_read(&self, step: &mut Step<'_>) {
+        let Node::File { size, .. } = step.entry.node else { return };
+        step.action = match std::mem::replace(&mut step.action, Action::Nothing) {
+            Action::Write(facts) if facts.size == size => Action::Nothing,
+            _ if !self.to.needs(step.path) => Action::Nothing,
+            Action::Write(facts) => Action::Blocked(format!(
+                "has {} bytes, had {size} at the snapshot, and is where it may only be read",
+                facts.size
+            )),
+            Action::Create => Action::Blocked("is gone, and was where it may only be read".to_owned()),
+            other => other,
+        };
     }
 
     /// Which files have exactly this content. One that cannot be read has not.
@@ -210,10 +241,24 @@ impl<'a> PutBack<'a> {
         };
         let is_document = || path.extension().is_some_and(|extension| extension == "ipynb");
         !self.force
-            && self.to.whole_tree
-            && self.places.in_workspace(path)
+            && self.has_all_around(path)
             && (is_document() || self.at_work.author(facts.ctime) == Author::Others)
             && !is_needed()
+    }
+
+    /// Whether a file can be the session's own by its owner. Where several users live, that tells nothing.
+    fn is_of_user(&self, facts: &Facts) -> bool {
+        self.places.many_owners || facts.uid == self.user.uid
+    }
+
+    /// Whether the snapshot has everything of the directory that a path is in.
+    pub(super) fn has_all_around(&self, path: &Path) -> bool {
+        self.to.has_all_around(self.places, path)
+    }
+
+    /// Where a path of the snapshot is now.
+    pub(super) fn spot(&self, path: &Path) -> Option<Spot> {
+        if self.to.is_of_lost_volume(self.places, path) { None } else { self.places.spot(path) }
     }
 
     /// Who changed the files that will be overwritten, since the last snapshot. What the session has open for writing is its own doing,
@@ -232,11 +277,11 @@ impl<'a> PutBack<'a> {
                 None => author == Author::Session,
             };
             if !own && !known.is_some_and(|entry| facts.unchanged_since(entry)) {
-                let its_place = self.to.whole_tree && self.places.in_workspace(path);
+                let its_place = self.has_all_around(path);
                 let may_be_own = self.running
                     && its_place
                     && author != Author::Others
-                    && facts.uid == self.user.uid
+                    && self.is_of_user(&facts)
                     && open(path).is_none();
                 doubtful.push((path, spot, known.and_then(content), may_be_own));
             }
@@ -253,60 +298,8 @@ impl<'a> PutBack<'a> {
         Ok(())
     }
 
-    /// Files that are there now and were not: what SQLite keeps beside a database, and, if the snapshot has the whole
-    /// directory, everything else in it.
-    pub(super) fn strangers(&self) -> Result<Vec<(PathBuf, Spot, Facts)>> {
-        let mut beside = Vec::new();
-        for (path, entry) in self.to.files() {
-            let Some(content) = content(entry) else { continue };
-            for companion in companions_of(path).filter(|companion| !self.to.entries.contains_key(companion))
-            {
-                if let Some(spot) = self.places.spot(&companion) {
-                    beside.push((companion, spot, content));
-                }
-            }
-        }
-        let rules = self
-            .policy
-            .rules(self.places.is_home(self.user))
-            .map_err(io_error("look through", self.workspace_path()))?;
-        let rules = rules.filter(|_| self.to.whole_tree);
-        let (beside, walked) = sandbox::as_user(self.user, || -> io::Result<_> {
-            let bases = Bases::open(self.places)?;
-            let there = |(path, spot, content): (PathBuf, Spot, BlobRef)| {
-                let facts = bases.facts(&spot).ok().flatten().filter(Facts::is_file)?;
-                Some((path, spot, facts, content))
-            };
-            let beside: Vec<_> = beside.into_iter().filter_map(there).collect();
-            let walked = match (&rules, bases.get(Base::Workspace)) {
-                (Some(rules), Ok(handle)) => {
-                    Some(walk_some(handle, &rules.patterns, &self.places.skipped(), rules.names)?)
-                }
-                _ => None,
-            };
-            Ok((beside, walked))
-        })?
-        .map_err(io_error("look through", self.workspace_path()))?;
-        let mut strangers = Vec::new();
-        for (path, spot, facts, content) in beside {
-            if is_sqlite(self.store, content)? {
-                strangers.push((path, spot, facts));
-            }
-        }
-        for seen in walked.into_iter().flat_map(|walked| walked.seen) {
-            let path = self.workspace_path().join(&seen.path);
-            let known = self.to.entries.contains_key(&path) || self.to.left_out(&path);
-            let listed = strangers.iter().any(|(stranger, ..)| *stranger == path);
-            if seen.facts.is_file() && !known && !listed && !self.spared.contains(&path) {
-                let spot = Spot { base: Base::Workspace, below: seen.path };
-                strangers.push((path, spot, seen.facts));
-            }
-        }
-        Ok(strangers)
-    }
-
     /// The workspace as the session sees it.
-    fn workspace_path(&self) -> PathBuf {
+    pub(super) fn workspace_path(&self) -> PathBuf {
         self.places.workspace.as_ref().map_or_else(|| PathBuf::from("/"), |(inside, _)| inside.clone())
     }
 }

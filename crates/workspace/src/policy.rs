@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::patterns::Patterns;
 use crate::walk::MAX_NAMES;
@@ -26,12 +27,18 @@ pub enum FilePolicy {
         exclude: Vec<String>,
         /// Larger directories are refused.
         max_bytes: u64,
+        /// Directories that are mounted there and belong to it, too, as the session sees them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        volumes: Vec<PathBuf>,
     },
     /// The working directory too, as far as that is what people work on: without what programs keep for themselves, and within bounds.
     Workspace,
     /// No file at all.
     None,
 }
+
+/// The most volumes of one policy.
+const VOLUMES: usize = 100;
 
 /// What `Workspace` leaves out: hidden directories, and those that programs fill and can fill again.
 const NOT_WORKED_ON: [&str; 9] = [
@@ -69,7 +76,7 @@ impl FilePolicy {
     /// What is taken of the working directory, if it is. `is_home` if that is somebody's home.
     pub(crate) fn rules(&self, is_home: bool) -> io::Result<Option<Rules>> {
         Ok(match self {
-            Self::Tree { include, exclude, max_bytes } => Some(Rules {
+            Self::Tree { include, exclude, max_bytes, .. } => Some(Rules {
                 patterns: Patterns::new(include, exclude)?,
                 names: MAX_NAMES,
                 bytes: *max_bytes,
@@ -88,10 +95,21 @@ impl FilePolicy {
         })
     }
 
+    /// Volumes of which everything is taken.
+    pub fn volumes(&self) -> &[PathBuf] {
+        match self {
+            Self::Tree { volumes, .. } => volumes,
+            Self::Open | Self::Workspace | Self::None => &[],
+        }
+    }
+
     /// Refuses patterns that could not be used, with the reason: when they are given, and not at the first snapshot.
     pub fn check(&self) -> Result<(), String> {
         match self {
-            Self::Tree { include, exclude, .. } => {
+            Self::Tree { include, exclude, volumes, .. } => {
+                if volumes.len() > VOLUMES {
+                    return Err(format!("at most {VOLUMES} volumes"));
+                }
                 let all = || include.iter().chain(exclude);
                 if all().count() > PATTERNS {
                     return Err(format!("at most {PATTERNS} patterns of files"));
@@ -116,6 +134,7 @@ mod tests {
             include: Vec::new(),
             exclude: vec![exclude.to_owned(); count],
             max_bytes: 1,
+            volumes: Vec::new(),
         };
         assert_eq!(FilePolicy::Open.check(), Ok(()));
         assert_eq!(tree("*.pyc", PATTERNS).check(), Ok(()));

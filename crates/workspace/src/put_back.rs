@@ -10,8 +10,6 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -23,11 +21,13 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UT
 use rustix::io::Errno;
 use sandbox::User;
 
-use super::access::{Bases, Facts, make_directory, reason};
+use super::access::{Bases, Facts, own, reason};
+use super::layer::marks_of;
 use super::listing::{Listing, content};
 use super::open_files::OpenFile;
 use super::plan::{Action, BATCH, Step};
-use super::{AtWork, Places, Spot};
+use super::strangers::{Kept, holds_file};
+use super::{AtWork, Base, Places, Spot};
 use crate::error::{Result, WorkspaceError};
 use crate::policy::FilePolicy;
 
@@ -81,7 +81,7 @@ impl PutBack<'_> {
         let mut doubtful = Vec::new();
         for step in self.steps()? {
             if let Action::Write(facts) = step.action
-                && !automatic.entries.get(step.path).is_some_and(|entry| holds(entry, &facts))
+                && !automatic.entries.get(step.path).is_some_and(|entry| holds_file(entry, &facts))
             {
                 doubtful.push((step.path, step.spot, automatic.content(step.path)));
             }
@@ -94,87 +94,44 @@ impl PutBack<'_> {
 
     /// Puts everything back. May be repeated.
     pub fn run(&self, automatic: &Listing) -> Result<PutBackDone> {
+        self.go(Kept::In(automatic))
+    }
+
+    /// The same in a copy of files that stay what and where they are: nothing of it is kept.
+    pub fn run_in_copy(&self) -> Result<PutBackDone> {
+        self.go(Kept::Elsewhere)
+    }
+
+    fn go(&self, kept: Kept<'_>) -> Result<PutBackDone> {
         let steps = self.steps()?;
-        let paths: Vec<PathBuf> = steps
-            .iter()
-            .filter(|step| matches!(step.action, Action::Write(_)) && automatic.content(step.path).is_none())
-            .map(|step| step.path.to_owned())
-            .collect();
-        if !paths.is_empty() {
-            return Err(WorkspaceError::Changed { paths });
+        if let Kept::In(automatic) = kept {
+            let is_missing = |step: &&Step<'_>| {
+                matches!(step.action, Action::Write(_)) && automatic.content(step.path).is_none()
+            };
+            let paths: Vec<PathBuf> =
+                steps.iter().filter(is_missing).map(|step| step.path.to_owned()).collect();
+            if !paths.is_empty() {
+                return Err(WorkspaceError::Changed { paths });
+            }
         }
         let mut done = PutBackDone::default();
-        self.remove_strangers(automatic, &mut done)?;
+        self.remove_strangers(kept, &mut done)?;
         let bases = sandbox::as_user(self.user, || Bases::open(self.places))?
             .map_err(io_error("open the directories of", self.user.name.as_str()))?;
-        let writer =
-            Writer { store: self.store, user: self.user, bases: &bases, to: self.to, places: self.places };
+        let writer = Writer {
+            store: self.store,
+            user: self.user,
+            bases: &bases,
+            to: self.to,
+            places: self.places,
+            spared: Some(self.spared),
+        };
+        writer.directories(&mut done)?;
         writer.write(&steps, &mut done)?;
-        writer.directories_and_links(&mut done)?;
+        writer.what_is_missing(&mut done)?;
+        writer.owners(&steps, &mut done)?;
         Ok(done)
     }
-
-    fn remove_strangers(&self, automatic: &Listing, done: &mut PutBackDone) -> Result<()> {
-        let strangers = self.strangers()?;
-        if strangers.is_empty() {
-            return Ok(());
-        }
-        let (removed, kept) = sandbox::as_user(self.user, || -> io::Result<_> {
-            let bases = Bases::open(self.places)?;
-            let (mut removed, mut kept) = (Vec::new(), Vec::new());
-            for (path, spot, facts) in strangers {
-                let held = automatic.entries.get(&path).is_some_and(|entry| holds(entry, &facts));
-                if !held {
-                    kept.push((path, "is new, and no snapshot has it as it is now".to_owned()));
-                    continue;
-                }
-                match unlink(&bases, &spot) {
-                    Ok(()) => {
-                        self.remove_empty_parents(&bases, &path, &spot);
-                        removed.push(path);
-                    }
-                    Err(error) => kept.push((path, reason(&error))),
-                }
-            }
-            Ok((removed, kept))
-        })?
-        .map_err(io_error("remove files of", self.user.name.as_str()))?;
-        done.removed.extend(removed);
-        done.kept.extend(kept);
-        Ok(())
-    }
-
-    /// Directories that were made since go with the last file in them.
-    fn remove_empty_parents(&self, bases: &Bases, path: &Path, spot: &Spot) {
-        let inside = |path: &Path| self.places.in_workspace(path) && !self.to.entries.contains_key(path);
-        for (path, below) in path.ancestors().zip(spot.below.ancestors()).skip(1) {
-            if below.as_os_str().is_empty() || !inside(path) {
-                return;
-            }
-            let spot = Spot { base: spot.base, below: below.to_owned() };
-            let gone = bases
-                .parent(&spot)
-                .and_then(|(parent, name)| Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?));
-            if gone.is_err() {
-                return;
-            }
-        }
-    }
-}
-
-/// Whether a snapshot has a file's content as it is now. A file without a ctime was captured in the moment that it changed,
-/// or is mapped: its other facts must do.
-fn holds(entry: &Entry, facts: &Facts) -> bool {
-    let Node::File { size, content: Some(_) } = entry.node else { return false };
-    entry.ino == Some(facts.ino)
-        && size == facts.size
-        && entry.mtime == facts.mtime
-        && entry.ctime.is_none_or(|ctime| ctime == facts.ctime)
-}
-
-fn unlink(bases: &Bases, spot: &Spot) -> io::Result<()> {
-    let (parent, name) = bases.parent(spot)?;
-    Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?)
 }
 
 /// Writes files of a snapshot. Also used for the copies of a branch.
@@ -184,6 +141,8 @@ pub(super) struct Writer<'a> {
     pub(super) bases: &'a Bases,
     pub(super) to: &'a Listing,
     pub(super) places: &'a Places,
+    /// What stays as it is.
+    pub(super) spared: Option<&'a BTreeSet<PathBuf>>,
 }
 
 impl Writer<'_> {
@@ -212,7 +171,10 @@ impl Writer<'_> {
                 }
             }
             let finished = sandbox::as_user(self.user, || {
-                filled.iter().map(|(step, file)| finish(file, step.entry)).collect::<Vec<_>>()
+                filled
+                    .iter()
+                    .map(|(step, file)| finish(file, step.entry, self.places.many_owners))
+                    .collect::<Vec<_>>()
             })?;
             for ((step, _), finished) in filled.iter().zip(finished) {
                 let path = step.path.to_owned();
@@ -231,6 +193,7 @@ impl Writer<'_> {
     /// On the user's thread.
     fn open(&self, step: &Step<'_>) -> io::Result<File> {
         if step.action == Action::Create {
+            self.make_room(&step.spot)?;
             self.bases.make_parents(&step.spot, |below| self.directory_mode(step, below))?;
             if let Some(file) = self.link_sibling(step) {
                 return Ok(file);
@@ -242,6 +205,10 @@ impl Writer<'_> {
                 }
                 other => other,
             };
+        }
+        if self.places.is_layer && step.spot.base == Base::Workspace {
+            // Bytes that are written are not seen where the image's are shown.
+            self.bases.open_file(&step.spot, OFlags::RDONLY).and_then(|(file, _)| marks_of(file))?;
         }
         match self.bases.open_file(&step.spot, OFlags::RDWR) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => {
@@ -278,45 +245,19 @@ impl Writer<'_> {
         self.bases.open_file(&step.spot, OFlags::RDWR).ok().map(|(file, _)| file)
     }
 
-    /// Directories and links that are gone: of a whole tree all of them, otherwise the directories of the processes.
-    pub(super) fn directories_and_links(&self, done: &mut PutBackDone) -> Result<()> {
-        let (created, kept) = sandbox::as_user(self.user, || {
-            let (mut created, mut kept) = (Vec::new(), Vec::new());
-            for (path, entry) in &self.to.entries {
-                let Some(spot) = self.places.spot(path) else { continue };
-                match self.directory_or_link(&spot, entry) {
-                    Ok(true) => created.push(path.clone()),
-                    Ok(false) => {}
-                    Err(error) => kept.push((path.clone(), reason(&error))),
-                }
-            }
-            (created, kept)
-        })?;
-        done.created.extend(created);
-        done.kept.extend(kept);
-        Ok(())
-    }
-
-    fn directory_or_link(&self, spot: &Spot, entry: &Entry) -> io::Result<bool> {
-        if !matches!(entry.node, Node::Dir { .. } | Node::Symlink { .. }) || self.bases.facts(spot)?.is_some()
-        {
-            return Ok(false);
-        }
-        // Sorted by path: what leads here was made before.
-        let (parent, name) = self.bases.parent(spot)?;
-        match &entry.node {
-            Node::Symlink { target } => {
-                rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target.as_bytes()), parent, name)?;
-            }
-            _ => drop(make_directory(parent.as_fd(), name, entry.mode)?),
-        }
-        Ok(true)
+    /// Where a path of the snapshot is now.
+    pub(super) fn spot(&self, path: &Path) -> Option<Spot> {
+        if self.to.is_of_lost_volume(self.places, path) { None } else { self.places.spot(path) }
     }
 }
 
-/// Mode and time, last: until then no later look takes the file for unchanged.
-pub(super) fn finish(file: &File, entry: &Entry) -> io::Result<()> {
-    let outcome = rustix::fs::fchmod(file, Mode::from_raw_mode(entry.mode));
+/// Mode and time, last: until then no later look takes the file for unchanged. `owned` if the owner is put back, too.
+pub(super) fn finish(file: &File, entry: &Entry, owned: bool) -> io::Result<()> {
+    let owner = if owned { own(file, entry) } else { Ok(()) };
+    let outcome = match owned {
+        true => Ok(()),
+        false => rustix::fs::fchmod(file, Mode::from_raw_mode(entry.mode)),
+    };
     let Time { seconds, nanoseconds } = entry.mtime;
     let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
@@ -326,7 +267,7 @@ pub(super) fn finish(file: &File, entry: &Entry) -> io::Result<()> {
     let _ = rustix::fs::futimens(file, &times);
     match outcome {
         Err(error) if super::access::facts_of(file)?.mode != entry.mode => Err(error.into()),
-        _ => Ok(()),
+        _ => owner,
     }
 }
 
@@ -384,5 +325,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 
+#[cfg(test)]
+mod layer_tests;
 #[cfg(test)]
 mod tests;

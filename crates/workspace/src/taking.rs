@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,14 @@ use manifest::{ByteText, Entry, Node};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::access::{Bases, Facts, file_name, open_below, open_descriptor, reason};
-use super::capture::{CaptureRequest, companions_of, trusted_before, workspace_of};
+use super::capture::{CaptureRequest, Wanted, companions_of, trusted_before, workspace_of};
 use super::in_order::InOrder;
+use super::layer;
 use super::listing::content;
 use super::open_files::OpenFile;
 use super::stage::{Stage, Staged};
 use super::unchanged::Unchanged;
+use super::volumes::Whole;
 use super::walk::walk_some;
 use super::{Base, Places, Spot};
 use crate::error::Result;
@@ -39,10 +41,14 @@ pub(crate) struct Taking {
     pub(crate) not_captured: Vec<(PathBuf, String)>,
     /// Directories that are as they were.
     pub(crate) unchanged: Unchanged,
+    /// Directories of which the layer has a part, and nothing is taken.
+    pub(crate) partly: Vec<PathBuf>,
     /// Files that processes have open.
     pub(crate) open: BTreeSet<PathBuf>,
     trusted_before: Time,
     copied_ahead: u64,
+    /// The workspace is a layer, and what it has of a file need not be all of it.
+    is_layer: bool,
 }
 
 #[derive(Debug)]
@@ -69,16 +75,19 @@ impl Item {
 }
 
 impl Taking {
-    pub(crate) fn new(staging: &Path) -> Result<Self> {
+    pub(crate) fn new(request: &CaptureRequest<'_>) -> Result<Self> {
+        let staging = request.staging;
         let stage = Stage::new(staging).map_err(io_error("create a file in", staging))?;
         Ok(Self {
             stage,
             items: BTreeMap::new(),
             not_captured: Vec::new(),
             unchanged: Unchanged::default(),
+            partly: Vec::new(),
             open: BTreeSet::new(),
             trusted_before: trusted_before(),
             copied_ahead: 0,
+            is_layer: request.places.is_layer,
         })
     }
 
@@ -139,7 +148,8 @@ impl Taking {
             }
             return;
         }
-        if let Some(entry) = known(request, &file.path, &file.facts, file.mapped_written) {
+        let seen = as_it_lies(request.places, bases, &file.path, file.facts);
+        if let Some(entry) = known(request, &file.path, &seen, file.mapped_written) {
             self.insert(&file.path, entry, Copy::No);
             return;
         }
@@ -150,6 +160,10 @@ impl Taking {
             }
             None => open_same(request, bases, file),
         };
+        let opened = opened.map(|(handle, facts)| {
+            let facts = as_it_lies(request.places, bases, &file.path, facts);
+            (handle, facts)
+        });
         self.copy(&file.path, opened, &file.facts, file.mapped_written, true);
     }
 
@@ -195,48 +209,74 @@ impl Taking {
         }
     }
 
-    /// Everything in the workspace that is wanted. Ahead of the moment not all of it need be copied.
-    pub(crate) fn tree(
+    /// Everything that is wanted of whole directories. Ahead of the moment not all of it need be copied.
+    pub(crate) fn trees(
+        &mut self,
+        request: &CaptureRequest<'_>,
+        bases: &Bases,
+        wanted: &Wanted,
+        is_ahead: bool,
+    ) -> io::Result<()> {
+        let mut left = wanted.rules.bytes;
+        for whole in &wanted.all {
+            self.tree(request, bases, &wanted.rules, whole, &mut left, is_ahead)?;
+        }
+        Ok(())
+    }
+
+    fn tree(
         &mut self,
         request: &CaptureRequest<'_>,
         bases: &Bases,
         rules: &Rules,
+        whole: &Whole,
+        left: &mut u64,
         is_ahead: bool,
     ) -> io::Result<()> {
-        let root = workspace_of(request.places);
-        let Ok(handle) = bases.get(Base::Workspace) else { return Ok(()) };
-        let walked = walk_some(handle, &rules.patterns, &request.places.skipped(), rules.names)?;
+        let root = &whole.at;
+        let handle = match whole.open(bases) {
+            Ok(handle) => handle,
+            // A workspace that is gone has no files.
+            Err(_) if whole.spot.base == Base::Workspace => return Ok(()),
+            Err(error) => {
+                self.not_captured.push((root.clone(), reason(&error)));
+                return Ok(());
+            }
+        };
+        let walked = walk_some(handle.as_fd(), &rules.patterns, &whole.skipped, rules.names)?;
         let left_out = walked.left_out.into_iter().map(|(path, reason)| (root.join(path), reason));
         self.not_captured.extend(left_out);
-        let mut left = rules.bytes;
-        let mut before = InOrder::new(&request.parent.entries, &root);
+        let mut before = InOrder::new(&request.parent.entries, root);
         // Most files are as they were. They are entered together at the end, in the order in which they were seen.
         let mut as_they_were = Vec::new();
         for seen in walked.seen {
             let (path, facts) = (root.join(&seen.path), seen.facts);
+            if self.is_partly(&path) {
+                continue;
+            }
             if self.items.get(&path).is_some_and(Item::has_content) {
-                left = left.saturating_sub(facts.size);
+                *left = left.saturating_sub(facts.size);
                 continue;
             }
             match facts.kind {
-                FileType::RegularFile if facts.size > left.min(rules.file_bytes) => {
+                FileType::RegularFile if facts.size > (*left).min(rules.file_bytes) => {
                     let bound = if facts.size > rules.file_bytes { rules.file_bytes } else { rules.bytes };
                     self.fingerprint(&path, &facts, false);
                     self.not_captured.push((path, format!("beyond the bound of {bound} bytes")));
                 }
                 FileType::RegularFile => {
-                    left -= facts.size;
+                    *left -= facts.size;
                     if let Some(entry) = before.get(&path).filter(|entry| is_known(entry, &facts)) {
                         as_they_were.push((path, Item { entry: entry.clone(), copy: Copy::No }));
                     } else if is_ahead && facts.size > COPIED_AHEAD - self.copied_ahead {
                         self.later(&path, facts);
                     } else {
                         self.copied_ahead += if is_ahead { facts.size } else { 0 };
-                        let spot = Spot { base: Base::Workspace, below: seen.path };
+                        let spot = whole.spot_of(&seen.path);
                         self.copy(&path, bases.open_file(&spot, OFlags::RDONLY), &facts, false, false);
                     }
                 }
-                _ => self.other(request.places, handle, &seen.path, &path, &facts),
+                _ => self.other(request.places, handle.as_fd(), &seen.path, &path, &facts),
             }
         }
         self.items.append(&mut as_they_were.into_iter().collect());
@@ -246,34 +286,58 @@ impl Taking {
     }
 
     /// A directory, a link, a pipe: what it is, without content.
-    fn other(&mut self, places: &Places, handle: BorrowedFd<'_>, below: &Path, path: &Path, facts: &Facts) {
+    pub(crate) fn other(
+        &mut self,
+        places: &Places,
+        handle: BorrowedFd<'_>,
+        below: &Path,
+        path: &Path,
+        facts: &Facts,
+    ) {
+        let Ok(name) = file_name(path) else { return };
+        let is_layer = places.is_layer && places.in_workspace(path);
         let node = match facts.kind {
-            FileType::Directory => Node::Dir { tree: ObjectId::from_bytes([0; 32]) },
-            FileType::Symlink => {
-                let flags = OFlags::PATH | OFlags::NOFOLLOW;
-                let target = open_below(handle, below, flags, Mode::empty())
-                    .and_then(|link| Ok(rustix::fs::readlinkat(&link, c"", Vec::new())?));
-                match target {
-                    // A way into what the daemon keeps, such as a branch's files, is no part of anybody's work.
-                    Ok(target) if places.is_daemons(Path::new(OsStr::from_bytes(target.as_bytes()))) => {
+            FileType::Directory => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+                let opened = || open_below(handle, below, flags, Mode::empty());
+                match is_layer.then(|| opened().and_then(layer::marks_of)).transpose() {
+                    Ok(marks) => {
+                        let entry = facts.entry(name, Node::Dir { tree: ObjectId::from_bytes([0; 32]) });
+                        self.insert(path, Entry { xattrs: marks.unwrap_or_default(), ..entry }, Copy::No);
                         return;
                     }
-                    Ok(target) if !target.is_empty() => {
-                        Node::Symlink { target: ByteText::new(target.as_bytes()) }
+                    Err(error) => {
+                        self.not_captured.push((path.to_owned(), reason(&error)));
+                        self.partly.push(path.to_owned());
+                        return;
                     }
-                    _ => return,
                 }
             }
+            FileType::Symlink => match link_target(handle, below) {
+                // A way into what the daemon keeps, such as a branch's files, is no part of anybody's work.
+                Ok(target) if places.is_daemons(Path::new(OsStr::from_bytes(target.as_bytes()))) => {
+                    return;
+                }
+                Ok(target) if !target.as_bytes().is_empty() => Node::Symlink { target },
+                _ => return,
+            },
             FileType::Fifo => Node::Fifo,
             FileType::Socket => Node::Socket,
+            _ if is_layer && layer::is_whiteout(facts) => {
+                self.insert(path, layer::removed(name), Copy::No);
+                return;
+            }
             _ => {
                 self.not_captured.push((path.to_owned(), "is a device".to_owned()));
                 return;
             }
         };
-        if let Ok(name) = file_name(path) {
-            self.insert(path, facts.entry(name, node), Copy::No);
-        }
+        self.insert(path, facts.entry(name, node), Copy::No);
+    }
+
+    /// Whether a path is in a directory that the layer has in part.
+    pub(crate) fn is_partly(&self, path: &Path) -> bool {
+        self.partly.iter().any(|above| path.starts_with(above))
     }
 
     /// Makes a stable copy of a file.
@@ -285,7 +349,11 @@ impl Taking {
         mapped: bool,
         needed: bool,
     ) {
+        let is_layer = self.is_layer;
         let outcome = opened.and_then(|(file, facts)| {
+            if is_layer {
+                layer::marks_of(&file)?;
+            }
             let copy = self.stage.copy(&file, facts.size, facts.allocated)?;
             Ok((facts, copy, file_name(path)?))
         });
@@ -324,6 +392,14 @@ impl Taking {
         }
     }
 
+    /// It is another thing by now.
+    pub(crate) fn forget(&mut self, path: &Path) {
+        self.unchanged.forget_above(path);
+        if let Some(Item { entry: Entry { node: Node::Dir { .. }, .. }, .. }) = self.items.remove(path) {
+            self.items.retain(|below, _| !below.starts_with(path));
+        }
+    }
+
     fn insert(&mut self, path: &Path, entry: Entry, copy: Copy) {
         self.unchanged.forget_above(path);
         self.items.insert(path.to_owned(), Item { entry, copy });
@@ -338,10 +414,9 @@ impl Taking {
             }
             let Some(spot) = places.spot(path) else { continue };
             if let Ok(Some(facts)) = directory_facts(bases, &spot)
-                && let Ok(name) = file_name(path)
+                && let Ok(base) = bases.get(spot.base)
             {
-                let node = Node::Dir { tree: ObjectId::from_bytes([0; 32]) };
-                self.insert(path, facts.entry(name, node), Copy::No);
+                self.other(places, base, &spot.below, path, &facts);
             }
         }
     }
@@ -356,6 +431,20 @@ fn known(request: &CaptureRequest<'_>, path: &Path, facts: &Facts, mapped: bool)
 /// Whether an entry of the snapshot before says all of a file that looks like this.
 fn is_known(entry: &Entry, facts: &Facts) -> bool {
     content(entry).is_some() && facts.unchanged_since(entry)
+}
+
+/// How an open file looks by its name where it lies. An overlay, or a mount with other owners, shows some of that in another way.
+fn as_it_lies(places: &Places, bases: &Bases, path: &Path, seen: Facts) -> Facts {
+    let spot = if places.many_owners { places.spot(path) } else { None };
+    let lies = spot.and_then(|spot| bases.facts(&spot).ok().flatten()).filter(Facts::is_file);
+    lies.filter(|lies| (lies.size, lies.mtime, lies.ctime) == (seen.size, seen.mtime, seen.ctime))
+        .unwrap_or(seen)
+}
+
+/// Where a link leads.
+pub(crate) fn link_target(base: BorrowedFd<'_>, below: &Path) -> io::Result<ByteText> {
+    let link = open_below(base, below, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+    Ok(ByteText::new(rustix::fs::readlinkat(&link, c"", Vec::new())?.into_bytes()))
 }
 
 /// By name, if the name still leads to that file.

@@ -90,6 +90,16 @@ impl Home {
         std::os::unix::fs::lchown(path, Some(self.user.uid), Some(self.user.gid)).unwrap();
     }
 
+    pub(crate) fn request<'a>(
+        &'a self,
+        policy: &'a FilePolicy,
+        staging: &'a Path,
+        parent: &'a Listing,
+    ) -> CaptureRequest<'a> {
+        let (user, places) = (&self.user, &self.places);
+        CaptureRequest { user, places, policy, named: &[], staging, parent }
+    }
+
     pub(crate) fn capture_with(
         &self,
         policy: &FilePolicy,
@@ -180,7 +190,7 @@ fn in_memory() -> tempfile::TempDir {
 }
 
 pub(crate) fn tree() -> FilePolicy {
-    FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: u64::MAX }
+    FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: u64::MAX, volumes: Vec::new() }
 }
 
 /// Waits until the clock has gone on so far that another change would have another ctime.

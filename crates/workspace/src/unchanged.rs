@@ -21,7 +21,12 @@ pub(crate) struct Unchanged(BTreeMap<PathBuf, ObjectId>);
 
 impl Unchanged {
     /// Compares what was found below `root` with what the snapshot before knows of it.
-    pub(crate) fn find(root: &Path, parent: &Listing, items: &BTreeMap<PathBuf, Item>) -> Self {
+    pub(crate) fn find(
+        root: &Path,
+        volumes: &[PathBuf],
+        parent: &Listing,
+        items: &BTreeMap<PathBuf, Item>,
+    ) -> Self {
         // Else some of a directory may not be in the tree of its name.
         if !parent.whole_tree || parent.root.as_deref() != Some(root) {
             return Self::default();
@@ -38,10 +43,14 @@ impl Unchanged {
             }
         }
         before.for_each(|(gone, _)| note(&mut changed, root, gone));
+        // What is in a volume that was chosen is in a tree of its own.
+        let chosen: Vec<&PathBuf> = parent.volumes.iter().chain(volumes).collect();
+        chosen.iter().for_each(|volume| note(&mut changed, root, volume));
+        let in_volume = |path: &Path| chosen.iter().any(|volume| path.starts_with(volume));
         let directories = items.iter().filter(|(_, item)| matches!(item.entry.node, Node::Dir { .. }));
         let same = directories
             .map(|(path, _)| path)
-            .filter(|path| *path != root && !changed.contains(path.as_path()));
+            .filter(|path| *path != root && !changed.contains(path.as_path()) && !in_volume(path));
         Self(same.filter_map(|path| Some((path.clone(), tree_of(parent.entries.get(path)?)?))).collect())
     }
 
@@ -164,7 +173,12 @@ mod tests {
         let home = home();
         let link = home.path("work/d/link");
         std::os::unix::fs::symlink("one", &link).unwrap();
-        let policy = FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: 100 };
+        let policy = FilePolicy::Tree {
+            include: Vec::new(),
+            exclude: Vec::new(),
+            max_bytes: 100,
+            volumes: Vec::new(),
+        };
         age(&home.write("work/a/b/c/large", vec![1; 1000]));
         let known = home.capture_with(&policy, &[], &Listing::default(), &[]).0.listing;
         fs::remove_file(&link).unwrap();
@@ -202,6 +216,6 @@ mod tests {
         assert!(!kept(&pending, "work/d") && kept(&pending, "work/a/b/c"));
         // Where the snapshot before was of something else, nothing is taken over.
         let elsewhere = Listing { root: Some("/elsewhere".into()), ..known.clone() };
-        assert!(Unchanged::find(&home.path("work"), &elsewhere, &pending.taking.items).0.is_empty());
+        assert!(Unchanged::find(&home.path("work"), &[], &elsewhere, &pending.taking.items).0.is_empty());
     }
 }

@@ -24,7 +24,9 @@ export interface IGrid {
 export function gridFor(lanes: number, panel: number): IGrid {
   const gaps = Math.max(0, lanes - 1);
   const widest = Math.min(WIDEST, SHARE * panel);
-  const gap = Math.min(GAP, (widest - 2 * EDGE) / Math.max(1, gaps));
+  // A panel that is not laid out yet has no width.
+  const room = Math.max(0, widest - 2 * EDGE);
+  const gap = Math.min(GAP, room / Math.max(1, gaps));
   return { gap, width: 2 * EDGE + gaps * gap };
 }
 

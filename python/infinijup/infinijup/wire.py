@@ -143,6 +143,7 @@ BranchRequest = TypedDict(
         "notebook": "str | None",
         "force": "bool",
         "map": "list[MappedDirectory]",
+        "container": "ContainerName | None",
     },
     total=False,
 )
@@ -1070,6 +1071,8 @@ class SnapshotRequest(TypedDict, total=False):
     # milliseconds, if something ran since the last one, and if nothing else is under way. Otherwise the result is `skipped`, and that
     # is no failure.
     within_ms: int | None
+    # Whether a container that somebody holds still is let go for it, and held again as it was.
+    thaw: bool
 
 
 class _SnapshotSkippedAlways(TypedDict):
@@ -1204,6 +1207,10 @@ class SuspendRequest(TypedDict, total=False):
     cell: CellNote | None
     # Whether variables are asked for, if the kernel can say; yes if not given.
     variables: bool | None
+    # Whether a container that somebody holds still is let go for it. If it is not put to sleep then, it is held again as it was.
+    thaw: bool
+    # Which files belong to this snapshot; the session's own policy if not given.
+    files: FilePolicy | None
 
 
 class _TagRequestAlways(TypedDict):
@@ -1338,6 +1345,8 @@ class FilePolicyTree(_FilePolicyTreeAlways, total=False):
     exclude: list[str]
     # The most that may be taken; `null` for the daemon's own limit.
     max_bytes: int | None
+    # Directories that are mounted in a container and belong to its snapshots with all that is in them, as it sees them.
+    volumes: list[Text]
 
 
 class FilePolicyWorkspace(TypedDict):

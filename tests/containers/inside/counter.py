@@ -2,7 +2,7 @@
 
 It counts, and writes each number to `DIRECTORY/count`, a file that it keeps open, from a thread beside the one that counts. It listens on a
 socket in /tmp, where it answers with the number, and keeps 1 MiB whose hash it writes to `DIRECTORY/hash` when it starts and whenever it is
-asked by SIGUSR1.
+asked by SIGUSR1. SIGUSR2 has it leap a million numbers.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import threading
 import time
 
 PAUSE = 0.01
+LEAP = 1_000_000
 
 
 def main(directory):
@@ -43,11 +44,13 @@ def main(directory):
     listener.bind("/tmp/counter")
     listener.listen()
     tell_hash()
+    leaps = []
     signal.signal(signal.SIGUSR1, tell_hash)
+    signal.signal(signal.SIGUSR2, lambda *_: leaps.append(LEAP))
     threading.Thread(target=write, daemon=True).start()
     threading.Thread(target=answer, args=(listener,), daemon=True).start()
     while True:
-        state["count"] += 1
+        state["count"] += leaps.pop() if leaps else 1
         time.sleep(PAUSE)
 
 

@@ -7,6 +7,7 @@ of this machine that it sees as /work. Each test has names of its own.
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from harness import proc
 
 # Its output goes to a file of the volume's: one of this machine's CRIU could not find again.
 GPU_WORK = "exec /usr/bin/python3 -u /app/cuda_target.py --gpus {gpus} --mib {mib} > /work/said 2>&1"
+# How far a counter leaps when it is told to: farther than one counts in any test.
+LEAP = 1_000_000
 COUNTER = ("/usr/bin/python3", "/app/counter.py", "/work")
 
 
@@ -44,6 +47,26 @@ class Running:
         """Waits until it has counted on."""
         before = self.count()
         return proc.until(f"{self.name} counts on from {before}", lambda: self.count() > before and self.count(), seconds)
+
+    def leap(self):
+        """Has it count on from far away, so that nobody has to wait until a number is surely none of before."""
+        os.kill(self.pid, signal.SIGUSR2)
+        proc.until(f"{self.name} has leapt", lambda: self.count() >= LEAP, seconds=20)
+
+    def answer(self):
+        """What the counter in it says on its socket."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(20)
+            connection.connect(f"/proc/{self.pid}/root/tmp/counter")
+            return int(connection.makefile().readline())
+
+    def held(self):
+        """What of it must be the same after it came back: its threads, and the files that it has open."""
+        pid = self.pid
+        threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+        opened = {number.name: os.readlink(number) for number in Path(f"/proc/{pid}/fd").iterdir()}
+        # What has no name is another one afterwards: `socket:[4711]`.
+        return threads, {number: name.partition(":[")[0] for number, name in opened.items()}
 
     def freezer(self):
         """The file that says whether its cgroup is frozen, of version 1 or 2; `None` if its first process has ended."""
@@ -95,10 +118,13 @@ class Runtime:
     kind = ""
     # With what a snapshotter or another choice is told apart from others of its kind.
     label = ""
+    # Who keeps what it has written, as the table of what works has it: a snapshotter, a driver, or nobody.
+    files = "directory"
 
-    def __init__(self, record, name):
-        self.record, self.name = record, name
-        self.base = record.base / name
+    def __init__(self, record, name, host=None):
+        # Another machine, if it is not this one.
+        self.record, self.host, self.name = record, host, f"{name}-on-{host.process.pid}" if host else name
+        self.base = record.base / self.name
         self.base.mkdir(mode=0o755)
         self.log = self.base / "log"
         self.made = []
@@ -109,13 +135,17 @@ class Runtime:
 
     def as_user(self, words):
         """A command line, as whoever has the containers: root."""
-        return words
+        return self.host.words(list(map(str, words))) if self.host else words
 
     def work(self, name):
         """What a container sees as /work."""
         work = self.base / f"work-{name}"
         work.mkdir(exist_ok=True)
         return work
+
+    def create(self, name, command, mounts=()):
+        """A container that is there, and has never been started."""
+        raise NotImplementedError
 
     def new_name(self, what="c"):
         """One that no other container has."""

@@ -28,35 +28,48 @@ exec unshare --mount --propagation private sh -c 'umount --lazy /sys/fs/cgroup/u
 """
 
 
+def link(kind, to):
+    """The program in the directory `to`, where it finds what it wants."""
+    program, made = programs.which(kind), to / kind
+    if kind == "crun" and Path("/sys/fs/cgroup/unified").is_dir():
+        made.write_text(ALONE.format(program=program))
+        made.chmod(0o755)
+    else:
+        made.symlink_to(program)
+    return made
+
+
 class Bundles(Runtime):
     """One of the two, by its command line."""
 
-    def __init__(self, record, image, kind):
+    def __init__(self, record, image, kind, host=None):
         self.kind = self.label = kind
-        super().__init__(record, f"{kind}-{record.name[-6:]}")
+        super().__init__(record, f"{kind}-{record.name[-6:]}", host)
         self.image = image
         self.root = self.base / "state"
         self.bin = self.base / "bin"
         self.bin.mkdir()
-        program = programs.which(kind)
-        if kind == "crun" and Path("/sys/fs/cgroup/unified").is_dir():
-            (self.bin / kind).write_text(ALONE.format(program=program))
-            (self.bin / kind).chmod(0o755)
-        else:
-            (self.bin / kind).symlink_to(program)
+        link(kind, self.bin)
 
     def env(self):
         return {**super().env(), "PATH": programs.path(self.bin)}
 
     def call(self, *words, **more):
         """`runc …`."""
-        return programs.run(self.bin / self.kind, "--root", self.root, *words, env=self.env(), **more)
+        return programs.run(*self.as_user([self.bin / self.kind, "--root", self.root, *words]), env=self.env(), **more)
 
     def bundle(self, name):
         """Where its root and its specification are."""
         return self.base / f"bundle-{name}"
 
-    def run(self, name, command, env=None, mounts=(), devices=(), annotations=None, change=None):
+    def own_directory(self, name):
+        """Where what a container writes to its root really lies."""
+        return self.bundle(name) / "rootfs"
+
+    def create(self, name, command, mounts=()):
+        return self.run(name, command, mounts=mounts, verb="create")
+
+    def run(self, name, command, env=None, mounts=(), devices=(), annotations=None, change=None, verb="run"):
         """Starts a container. `mounts` are pairs of a directory here and its place inside, `devices` nodes of this machine; `change` may
         do what it likes to the specification."""
         bundle = self.bundle(name)
@@ -70,8 +83,10 @@ class Bundles(Runtime):
         (bundle / "config.json").write_text(json.dumps(content))
         self.made.append(name)
         # Its output is no file of this machine's: CRIU could not find that again.
-        words = [self.bin / self.kind, "--root", self.root, f"--log={self.log}", "run", "--detach", "--bundle", bundle, name]
-        programs.run_detached(*words, env=self.env(), log="/dev/null")
+        # One that is created waits to be started by itself.
+        detached = ["--detach"] if verb == "run" else []
+        words = [self.bin / self.kind, "--root", self.root, f"--log={self.log}", verb, *detached, "--bundle", bundle, name]
+        programs.run_detached(*self.as_user(words), env=self.env(), log="/dev/null")
         return Running(self, name, work)
 
     def state(self, name):

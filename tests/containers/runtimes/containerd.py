@@ -25,15 +25,18 @@ level = "info"
 """
 
 
+RUN = ("run", "--detach", "--null-io")
+
+
 class Containerd(Runtime):
     """The daemon. Containers keep their layers in one of its snapshotters."""
 
     kind = "containerd"
 
-    def __init__(self, record, image, snapshotter="overlayfs", namespace="default"):
-        self.label = f"containerd-{snapshotter}"
+    def __init__(self, record, image, snapshotter="overlayfs", namespace="default", host=None):
+        self.label, self.files = f"containerd-{snapshotter}", snapshotter
         # Paths of sockets may be 108 bytes long at most.
-        super().__init__(record, f"ctd-{snapshotter}")
+        super().__init__(record, f"ctd-{snapshotter}", host)
         self.image, self.snapshotter, self.namespace = image, snapshotter, namespace
         self.run_directory = record.run / self.name
         self.socket = self.run_directory / "containerd.sock"
@@ -50,7 +53,7 @@ class Containerd(Runtime):
         config.write_text(CONFIG.format(base=self.base, run=self.run_directory))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [programs.which("containerd"), "--config", config], env=self.env(), cwd="/", stdin=subprocess.DEVNULL,
+                self.as_user([programs.which("containerd"), "--config", config]), env=self.env(), cwd="/", stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         proc.until("containerd answers", self.answers, seconds=60, pause=0.1)
@@ -69,12 +72,15 @@ class Containerd(Runtime):
     def ctr(self, *words, namespace=None, **more):
         """`ctr …`."""
         where = ["--address", self.socket, "--namespace", namespace or self.namespace]
-        return programs.run(programs.which("ctr"), *where, *words, env=self.env(), **more)
+        return programs.run(*self.as_user([programs.which("ctr"), *where, *words]), env=self.env(), **more)
 
-    def run(self, name, command, env=None, mounts=(), devices=(), annotations=None, labels=None, options=()):
+    def create(self, name, command, mounts=()):
+        return self.run(name, command, mounts=mounts, verb=["containers", "create"])
+
+    def run(self, name, command, env=None, mounts=(), devices=(), annotations=None, labels=None, options=(), verb=RUN):
         """Starts a container."""
         work = self.work(name)
-        words = ["run", "--detach", "--null-io", "--snapshotter", self.snapshotter]
+        words = [*verb, "--snapshotter", self.snapshotter]
         words += [f"--env={key}={value}" for key, value in (env or {}).items()]
         words += [f"--mount=type=bind,src={here},dst={inside},options=rbind:rw" for here, inside in [(work, "/work"), *mounts]]
         words += [f"--device={path}" for path in devices]
@@ -98,6 +104,16 @@ class Containerd(Runtime):
     def info(self, name):
         """What it has written down of a container."""
         return json.loads(self.ctr("containers", "info", name).stdout)
+
+    def own_directory(self, name):
+        """Where what a container writes to its root really lies."""
+        words = self.ctr(
+            "snapshots", "--snapshotter", self.snapshotter, "mounts", "/nowhere", self.info(name)["SnapshotKey"]
+        ).stdout.split()
+        options = [option for word in words for option in word.split(",")]
+        upper = [option.removeprefix("upperdir=") for option in options if option.startswith("upperdir=")]
+        # A mount of one directory is its source itself.
+        return Path(upper[0] if upper else next(word for word in words if word.startswith(str(self.base))))
 
     def enter_detached(self, name, command):
         self.ctr("tasks", "exec", "--detach", "--exec-id", f"guest-{name}", name, *command)

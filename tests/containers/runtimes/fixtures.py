@@ -14,6 +14,7 @@ from runtimes.bundle import Bundles
 from runtimes.containerd import Containerd
 from runtimes.ours import Command
 from runtimes.podman import Podman
+from runtimes.saved import commands_of
 
 ALL = ("containerd-overlayfs", "containerd-native", "runc", "crun", "podman")
 
@@ -52,12 +53,13 @@ class Runtimes:
             self.made[label] = self.make(label)
         return self.made[label]
 
-    def make(self, label):
+    def make(self, label, host=None):
+        """`host`: on another machine than this."""
         if label in ("runc", "crun"):
-            return Bundles(self.record, self.image, label)
+            return Bundles(self.record, self.image, label, host=host)
         if label == "podman":
-            return Podman(self.record, self.image).import_image()
-        return Containerd(self.record, self.image, label.removeprefix("containerd-")).start().import_image()
+            return Podman(self.record, self.image, host=host).import_image()
+        return Containerd(self.record, self.image, label.removeprefix("containerd-"), host=host).start().import_image()
 
     def close(self):
         problems = []
@@ -77,14 +79,36 @@ def runtimes(record, image):
     made.close()
 
 
-@pytest.fixture(params=ALL)
-def runtime(request, runtimes):
-    """Each of them in turn."""
-    made = runtimes(request.param)
+def emptied(made):
+    """A runtime, whose containers are removed after the test."""
     yield made
     for name in list(made.made):
         made.remove(name)
         made.made.remove(name)
+
+
+@pytest.fixture(params=ALL)
+def runtime(request, runtimes):
+    """Each of them in turn."""
+    yield from emptied(runtimes(request.param))
+
+
+@pytest.fixture
+def runc(runtimes):
+    """runc by itself."""
+    yield from emptied(runtimes("runc"))
+
+
+@pytest.fixture
+def other(request, runtimes):
+    """One of them; `indirect` says which."""
+    yield from emptied(runtimes(request.param))
+
+
+@pytest.fixture
+def root(make_daemon, runc):
+    """Root's own daemon, for containers of runc."""
+    return commands_of(make_daemon, runc, {})
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 import json
 import os
+from pathlib import Path
 
 from runtimes import programs
 from runtimes.base import Running, Runtime
+from runtimes.bundle import link
 
 SETTINGS = """[containers]
 netns = "none"
@@ -18,6 +20,7 @@ events_logger = "file"
 runtime = "{runtime}"
 conmon_path = ["{conmon}"]
 helper_binaries_dir = ["{bin}"]
+cdi_spec_dirs = ["{base}/cdi"]
 tmp_dir = "{run}/tmp"
 static_dir = "{base}/libpod"
 [engine.runtimes]
@@ -37,13 +40,14 @@ class Podman(Runtime):
 
     kind = label = "podman"
 
-    def __init__(self, record, image, driver="overlay", below="runc", user=None):
-        super().__init__(record, f"podman-{user.name if user else driver}")
-        self.image, self.user = image, user
+    def __init__(self, record, image, driver="overlay", below="runc", user=None, host=None):
+        super().__init__(record, f"podman-{user.name if user else driver}{'' if below == 'runc' else '-' + below}", host)
+        self.image, self.user, self.files = image, user, driver if below == "runc" else f"{driver}, {below} below"
         self.run_directory = record.run / self.name
         self.run_directory.mkdir()
         places = {"base": self.base, "run": self.run_directory, "bin": programs.PREFIX / "bin"}
-        places |= {name: programs.which(name) for name in ("conmon", "runc", "crun")}
+        places |= {name: programs.which(name) for name in ("conmon", "runc")}
+        places["crun"] = link("crun", self.base)
         (self.base / "containers.conf").write_text(SETTINGS.format(runtime=below, **places))
         (self.base / "storage.conf").write_text(STORAGE.format(driver=driver, **places))
         policy = self.base / ".config/containers/policy.json"
@@ -61,7 +65,7 @@ class Podman(Runtime):
 
     def as_user(self, words):
         """A command line, as whoever has the containers."""
-        return self.user.words([str(word) for word in words]) if self.user else words
+        return self.user.words([str(word) for word in words]) if self.user else super().as_user(words)
 
     def work(self, name):
         work = super().work(name)
@@ -78,10 +82,16 @@ class Podman(Runtime):
         self.podman("load", "--quiet", "--input", self.image.archive, limit=120)
         return self
 
-    def run(self, name, command, env=None, mounts=(), devices=(), annotations=None, options=()):
+    def create(self, name, command, mounts=()):
+        made = self.run(name, command, mounts=mounts, verb=["create"])
+        # Only then it has a specification.
+        self.podman("init", name)
+        return made
+
+    def run(self, name, command, env=None, mounts=(), devices=(), annotations=None, options=(), verb=("run", "--detach")):
         """Starts a container."""
         work = self.work(name)
-        words = ["run", "--detach", "--name", name]
+        words = [*verb, "--name", name]
         words += [f"--env={key}={value}" for key, value in (env or {}).items()]
         words += [f"--volume={here}:{inside}" for here, inside in [(work, "/work"), *mounts]]
         words += [f"--device={path}" for path in devices]
@@ -95,6 +105,10 @@ class Podman(Runtime):
         """What it has written down of a container; `None` if it knows none."""
         done = self.podman("container", "inspect", name, check=False)
         return json.loads(done.stdout)[0] if done.returncode == 0 else None
+
+    def own_directory(self, name):
+        """Where what a container writes to its root really lies."""
+        return Path(self.inspect(name)["GraphDriver"]["Data"]["UpperDir"])
 
     def id(self, name):
         """Of a container."""

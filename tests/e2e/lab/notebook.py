@@ -90,10 +90,15 @@ class Notebook:
     def finish(self, started: tuple[str, int], seconds: float = 60) -> str:
         """Waits until the cell has ended; its output."""
         cell_id, before = started
-        cell = proc.until(
-            f"cell {cell_id} of {self.path} ends: {json.dumps(self.cell(cell_id))[:600]}",
-            lambda: (cell := self.cell(cell_id))["ended"] > before and not is_running(cell) and cell, seconds, pause=0.05,
-        )  # fmt: skip
+
+        def ended():
+            cell = self.cell(cell_id)
+            return cell["ended"] > before and not is_running(cell) and cell
+
+        try:
+            cell = proc.until(f"cell {cell_id} of {self.path} ends", ended, seconds, pause=0.05)
+        except AssertionError as waited:
+            raise AssertionError(f"{waited}: {json.dumps(self.cell(cell_id))[:600]}, {self.kernel()}") from None
         return text_of(cell["outputs"])
 
     def run(self, index: int, seconds: float = 60) -> str:
@@ -144,8 +149,13 @@ class Notebook:
         proc.until(f"{self.path} is saved", lambda: not self.ask("isDirty"), 20)
 
     def activate(self) -> None:
-        """Brings its tab to the front."""
-        self.ask("activate")
+        """Brings its tab to the front, and waits until toolbar and side bar are its own."""
+
+        def is_current():
+            self.ask("activate")
+            return self.ask("isCurrent")
+
+        proc.until(f"{self.path} is the current notebook", is_current, 10, pause=0.05)
 
     def set_source(self, index: int, source: str) -> None:
         """Another text for a cell, at once."""

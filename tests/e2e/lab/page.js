@@ -22,6 +22,8 @@
     widget: path => panel(path).id,
     scrollTo: (path, index) => panel(path).content.scrollToItem(index, 'start'),
     activate: path => window.jupyterapp.shell.activateById(panel(path).id),
+    // Whose toolbar and side bar these are: JupyterLab changes it with the focus, a little after it was asked to.
+    isCurrent: path => window.jupyterapp.shell.currentWidget === panel(path),
     isDirty: path => panel(path).context.model.dirty,
     setSource: (path, index, source) => panel(path).content.widgets[index].model.sharedModel.setSource(source),
 
@@ -59,7 +61,14 @@
     kernel: path => {
       const found = panel(path);
       const kernel = found && found.sessionContext.session && found.sessionContext.session.kernel;
-      return kernel ? { id: kernel.id, status: kernel.status, connection: kernel.connectionStatus } : null;
+      // What the page has not sent yet, and what it waits for: for failures.
+      return kernel ? {
+        id: kernel.id,
+        status: kernel.status,
+        connection: kernel.connectionStatus,
+        unsent: (kernel._pendingMessages || []).length,
+        awaited: [...(kernel._futures || new Map()).values()].map(future => future.msg.header.msg_type)
+      } : null;
     }
   };
 

@@ -68,7 +68,9 @@ class Lab:
     def start(self) -> "Lab":
         """Starts it and waits until it answers."""
         words = [str(self.venv / "bin/jupyter-lab"), "--no-browser", "--expose-app-in-browser", f"--ServerApp.root_dir={self.root}"]
-        words += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0", *self.options]
+        words += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0"]
+        # It would look for language servers with npm and node at each start, a quarter of all that it does then.
+        words += ["--LanguageServerManager.autodetect=False", *self.options]
         # Not on the command line, where everybody could read it.
         environment = {**self.user.environment(), "JUPYTER_TOKEN": self.token, "INFINIJUP_SOCKET": str(self.daemon.socket)}
         environment["PATH"] = f"{self.venv}/bin:{environment['PATH']}"

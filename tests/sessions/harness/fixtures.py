@@ -51,7 +51,7 @@ def daemons(record, request, make_user):
     made = []
 
     def make(environment=None, user=None):
-        daemon = Daemon(record, f"d{os.urandom(2).hex()}", user or make_user.owner(), environment).start()
+        daemon = Daemon(record, record.new_name("d"), user or make_user.owner(), environment).start()
         made.append(daemon)
         return daemon
 

@@ -211,7 +211,7 @@ def gpus(record, request):
     made = []
 
     def make(gpus=2, memory="4GiB", level=None):
-        made.append(Gpu(record, f"g{os.urandom(2).hex()}", gpus, memory, level))
+        made.append(Gpu(record, record.new_name("g"), gpus, memory, level))
         return made[-1].start()
 
     yield make

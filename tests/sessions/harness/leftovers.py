@@ -13,6 +13,7 @@ The root of a session is a bind of `/`. So a directory is deleted only after not
 a mount.
 """
 
+import itertools
 import json
 import os
 import pwd
@@ -32,6 +33,7 @@ class Record:
     def __init__(self, path, content):
         self.path = path
         self.content = content
+        self.numbers = itertools.count(1)
 
     @classmethod
     def begin(cls):
@@ -57,6 +59,10 @@ class Record:
     def base(self):
         """For what lasts, such as states and copies of the programs. Every user may enter it."""
         return Path(self.content["directories"][0])
+
+    def new_name(self, what):
+        """One that nothing else of this run has, and a short one: paths of sockets have room for 107 bytes."""
+        return f"{what}{next(self.numbers)}"
 
     @property
     def run(self):

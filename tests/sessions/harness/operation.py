@@ -1,7 +1,9 @@
 """A request that may never be answered, because its daemon is killed meanwhile."""
 
 import http.client
+import random
 import threading
+import time
 
 from harness.wire import request
 
@@ -21,3 +23,27 @@ class Operation(threading.Thread):
                 self.answer = answer
         except (OSError, ValueError, http.client.HTTPException):
             pass
+
+
+def seconds_of(do):
+    """How long something takes that nobody interrupts."""
+    begun = time.monotonic()
+    do()
+    return time.monotonic() - begun
+
+
+def moments(count, whole, seed):
+    """As many moments of something that takes `whole` seconds: one in each part of it, so that on a machine of any speed most of them are
+    before its end."""
+    dice = random.Random(seed)
+    return [(number + dice.random()) / count * whole for number in range(count)]
+
+
+def killed_after(seconds, daemon, target, body):
+    """Kills a daemon that long after it was asked for something. Whether it was cut short; the daemon is not started again."""
+    work = Operation(daemon, target, body)
+    work.start()
+    time.sleep(seconds)
+    daemon.kill()
+    work.join(20)
+    return work.answer is None

@@ -11,7 +11,7 @@
 //! * a new snapshot can be committed;
 //! * the passphrase is the last acknowledged one and no older one; while a rotation was under way, the old or the new.
 //!
-//! `TORTURE_KILLS` sets how many kills to make in all four tests (300), `TORTURE_SEED` repeats a choice of kills as far as timing allows,
+//! `TORTURE_KILLS` sets how many kills to make in all four tests (160), `TORTURE_SEED` repeats a choice of kills as far as timing allows,
 //! `TORTURE_DIR` says where the stores lie. What SIGKILL cannot show is in the crate's documentation.
 #![expect(
     clippy::unwrap_used,
@@ -494,7 +494,7 @@ impl Sort {
         const SEALED: &[&str] = &[
             "write", "write", "gc", "repack", "erase", "rotate", "rotate", "rotate", "delete", "any", "any",
         ];
-        let wanted = number("TORTURE_KILLS", 300);
+        let wanted = number("TORTURE_KILLS", 160);
         let entropy = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let seed = number("TORTURE_SEED", u64::from(entropy.subsec_nanos()));
         println!("TORTURE_SEED={seed} TORTURE_KILLS={wanted}");

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{PackBytes, Packs};
 use crate::error::{Result, StoreError};
-use crate::fsio::{Disk, LocalDisk};
+use crate::fsio::{Disk, Listed, LocalDisk};
 use crate::id::PackId;
 use crate::layout::Layout;
 
@@ -16,6 +17,8 @@ use crate::layout::Layout;
 pub struct LocalPacks {
     layout: Layout,
     disk: Arc<dyn Disk>,
+    /// Directories of packs that are there for good.
+    durable: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl LocalPacks {
@@ -26,20 +29,43 @@ impl LocalPacks {
 
     /// The packs of a store with this layout on this disk.
     pub fn new(layout: Layout, disk: Arc<dyn Disk>) -> Self {
-        Self { layout, disk }
+        Self { layout, disk, durable: Arc::default() }
     }
+
+    /// Makes the directory of a pack, if it is the first in there, and sees to it that it stays. One that is there already may have been made by
+    /// somebody who has not come to that.
+    fn make_durable(&self, directory: &Path) -> Result<()> {
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if !durable.contains(directory) {
+            let objects = self.layout.objects();
+            self.disk.create_dir(directory).map_err(StoreError::io("create directory", directory))?;
+            self.disk.sync_dir(&objects).map_err(StoreError::io("sync directory", &objects))?;
+            durable.insert(directory.to_path_buf());
+        }
+        Ok(())
+    }
+
+    /// What is in a directory; nothing, if there is none.
+    fn entries(&self, directory: &Path) -> Result<Vec<Listed>> {
+        match self.disk.list(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other.map_err(StoreError::io("list", directory)),
+        }
+    }
+}
+
+/// Whether something in `objects` is a directory of packs, called by a byte.
+fn has_packs(entry: &Listed) -> bool {
+    let name = entry.name.as_bytes();
+    entry.is_dir && name.len() == 2 && name.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 impl Packs for LocalPacks {
     fn list(&self) -> Result<Vec<PackId>> {
+        let objects = self.layout.objects();
         let mut packs = Vec::new();
-        for directory in self.layout.pack_dirs() {
-            let entries = match self.disk.list(&directory) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(StoreError::io("list", &directory)(error)),
-            };
-            for entry in entries {
+        for directory in self.entries(&objects)?.into_iter().filter(has_packs) {
+            for entry in self.entries(&objects.join(directory.name))? {
                 let name = entry.name.to_str().and_then(|name| name.strip_suffix(".pack"));
                 packs.extend(name.and_then(|name| name.parse::<PackId>().ok()));
             }
@@ -61,6 +87,7 @@ impl Packs for LocalPacks {
 
     fn put_new(&self, pack: &PackId, staged: &Path) -> Result<()> {
         let (path, directory) = (self.layout.pack(pack), self.layout.pack_dir(pack));
+        self.make_durable(&directory)?;
         self.disk.rename_new(staged, &path).map_err(StoreError::io("rename into place", &path))?;
         self.disk.sync_dir(&directory).map_err(StoreError::io("sync directory", &directory))
     }
@@ -78,7 +105,10 @@ impl Packs for LocalPacks {
         // Also those of packs that were not there: whoever removed them may have died before this.
         let directories: BTreeSet<_> = packs.iter().map(|pack| self.layout.pack_dir(pack)).collect();
         for directory in directories {
-            self.disk.sync_dir(&directory).map_err(StoreError::io("sync directory", &directory))?;
+            match self.disk.sync_dir(&directory) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other.map_err(StoreError::io("sync directory", &directory))?,
+            }
         }
         Ok(removed)
     }

@@ -10,6 +10,7 @@ use crate::fsio::{self, Disk, DiskFile, Listed, LocalDisk, ReadAt};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Op {
     Create,
+    CreateDir,
     Write,
     Sync,
     RenameNew,
@@ -113,6 +114,10 @@ impl Disk for FaultyDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = self.step(Op::Create, path, || LocalDisk.create(path))?;
         Ok(Box::new(FaultyFile { file, path: path.to_path_buf(), disk: self.clone() }))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.step(Op::CreateDir, path, || LocalDisk.create_dir(path))
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {

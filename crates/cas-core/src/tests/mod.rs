@@ -26,6 +26,7 @@ mod faulty_disk;
 mod gc;
 mod keys;
 mod let_go;
+mod local_packs;
 mod other_packs;
 mod read_faults;
 mod rebuild;

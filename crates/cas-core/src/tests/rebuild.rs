@@ -100,7 +100,7 @@ fn a_pack_that_is_no_pack_is_named_and_left_alone() {
     let test = TestStore::plain();
     let kept = Snapshot::take(&test.store, 1, "main");
     let stray = crate::PackId::from_bytes([9; 32]);
-    std::fs::write(test.store.layout.pack(&stray), "not a pack").unwrap();
+    test.put_stray(&stray, b"not a pack");
     let closed = close(test);
     let report = rebuild(&closed.root, &Silent).unwrap();
     assert!(matches!(report.unusable[..], [(id, _)] if id == stray));

@@ -45,9 +45,9 @@ fn what_a_dead_process_left_is_removed_by_the_next_write() {
     for (byte, transaction, token) in [(7, dead, dead_token), (8, alive_row.no, &alive_row.token)] {
         let pack = PackId::from_bytes([byte; 32]);
         catalogue.announce(Some(transaction), &pack.to_string()).unwrap();
-        let paths = [test.store.layout.pack(&pack), test.root.join(format!("objects/tmp/{token}-90.pack"))];
-        paths.iter().for_each(|path| std::fs::write(path, "half a pack").unwrap());
-        left.push(paths);
+        let written = test.root.join(format!("objects/tmp/{token}-90.pack"));
+        std::fs::write(&written, "half a pack").unwrap();
+        left.push([test.put_stray(&pack, b"half a pack"), written]);
     }
     // Its process died between taking the lock and now.
     std::fs::write(test.root.join(format!("locks/session-{dead_token}")), "").unwrap();

@@ -156,8 +156,7 @@ fn one_damaged_copy_of_the_keyring_loses_nothing() {
 #[test]
 fn a_pack_that_nobody_knows_is_litter() {
     let two = two(TestStore::plain());
-    let stray = two.test.store.layout.pack(&PackId::from_bytes([9; 32]));
-    std::fs::copy(&two.data, stray).unwrap();
+    two.test.put_stray(&PackId::from_bytes([9; 32]), &std::fs::read(&two.data).unwrap());
     for depth in [Depth::Structure, Depth::Bytes] {
         expect(&two, depth, "is not in the catalogue", false, false);
     }

@@ -1,7 +1,7 @@
 //! The form of an image file: magic numbers, then entries, each a length and a message.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use prost::Message;
@@ -113,6 +113,24 @@ pub(super) fn read_head(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes).map_err(CriuError::io("read", path))?;
     Ok(bytes)
+}
+
+/// Appends an entry to an image.
+pub(super) fn put_entry(path: &Path, out: &mut Vec<u8>, entry: &[u8]) -> Result<()> {
+    let size = u32::try_from(entry.len()).map_err(|_| CriuError::image(path, "an entry is too long"))?;
+    out.extend(size.to_le_bytes());
+    out.extend(entry);
+    Ok(())
+}
+
+/// Gives an image other bytes: all of them or none.
+pub(super) fn replace(path: &Path, fresh: &[u8]) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.new"));
+    let mut file = File::create(&temporary).map_err(CriuError::io("create", &temporary))?;
+    file.write_all(fresh).map_err(CriuError::io("write", &temporary))?;
+    file.sync_all().map_err(CriuError::io("sync", &temporary))?;
+    fs::rename(&temporary, path).map_err(CriuError::io("rename", &temporary))
 }
 
 pub(super) fn one<M: Message + Default>(path: &Path, bytes: &[u8], magic: u32) -> Result<M> {

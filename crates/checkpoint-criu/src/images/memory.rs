@@ -13,7 +13,8 @@ const VMA_AREA_SOCKET: u32 = 1 << 11;
 const VMA_AREA_AIORING: u32 = 1 << 13;
 const VMA_AREA_MEMFD: u32 = 1 << 14;
 
-const PROT_READ_WRITE: u32 = 1 | 2;
+const PROT_WRITE: u32 = 2;
+const PROT_READ_WRITE: u32 = 1 | PROT_WRITE;
 const MAP_PRIVATE: u32 = 0x02;
 const MAP_ANONYMOUS: u32 = 0x20;
 const MAP_NORESERVE: u32 = 0x4000;
@@ -34,6 +35,11 @@ impl Vma {
     /// Whether writes to it reach others: a file, or processes that share it.
     pub fn is_shared(&self) -> bool {
         self.status & (VMA_FILE_SHARED | VMA_ANON_SHARED | VMA_AREA_SYSVIPC) != 0
+    }
+
+    /// Whether it may be written to.
+    pub fn is_writable(&self) -> bool {
+        self.prot & PROT_WRITE != 0
     }
 
     /// Whether it is a private anonymous mapping.

@@ -12,6 +12,7 @@ mod fields;
 mod files;
 mod memory;
 mod mounts;
+mod opened;
 mod read;
 pub mod rewrite;
 mod task;
@@ -35,6 +36,7 @@ pub use crate::messages::process::{
 pub use crate::messages::sockets::{InetSocket, Permissions, UnixSocket};
 pub use files::{FileEntry, FileKind, Ghost};
 pub use memory::Pagemap;
+pub(crate) use opened::put_right;
 pub(crate) use read::read_stats;
 pub use read::{Images, check};
 pub use whole::whole_pagemap;

@@ -81,6 +81,11 @@ impl Images {
         self.one(&format!("mm-{pid}.img"), magic::MM)
     }
 
+    /// The names of the images of all address spaces.
+    pub(super) fn address_spaces(&self) -> Result<Vec<String>> {
+        Ok(self.numbered("mm-", 10)?.into_iter().map(|(_, name)| name).collect())
+    }
+
     /// Working directory and root of the process `pid`.
     pub fn fs(&self, pid: u32) -> Result<Fs> {
         self.one(&format!("fs-{pid}.img"), magic::FS)

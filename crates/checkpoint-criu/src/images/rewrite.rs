@@ -9,12 +9,10 @@
 //! file's number and field 6 its name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::entries::{Entries, MAX_IMAGE, magic, read_whole};
+use super::entries::{Entries, MAX_IMAGE, magic, put_entry, read_whole, replace};
 use super::fields::{Value, fields, put_bytes};
 use crate::error::{CriuError, Result};
 
@@ -28,11 +26,7 @@ pub fn set_paths(dir: &Path, names: &BTreeMap<u32, PathBuf>) -> Result<()> {
     let path = dir.join("files.img");
     let old = read_whole(&path, MAX_IMAGE)?;
     let fresh = rewrite(&path, &old, names)?;
-    let temporary = dir.join(".files.img.new");
-    let mut file = File::create(&temporary).map_err(CriuError::io("create", &temporary))?;
-    file.write_all(&fresh).map_err(CriuError::io("write", &temporary))?;
-    file.sync_all().map_err(CriuError::io("sync", &temporary))?;
-    fs::rename(&temporary, &path).map_err(CriuError::io("rename", &temporary))
+    replace(&path, &fresh)
 }
 
 /// The same on bytes; `path` is only for messages.
@@ -50,10 +44,7 @@ pub fn rewrite(path: &Path, image: &[u8], names: &BTreeMap<u32, PathBuf>) -> Res
     let mut changed = BTreeSet::new();
     while let Some(entry) = entries.next_bytes()? {
         let new = change_entry(path, entry, names, &mut changed)?;
-        let entry = new.as_deref().unwrap_or(entry);
-        let size = u32::try_from(entry.len()).map_err(|_| CriuError::image(path, "an entry is too long"))?;
-        fresh.extend(size.to_le_bytes());
-        fresh.extend(entry);
+        put_entry(path, &mut fresh, new.as_deref().unwrap_or(entry))?;
     }
     match names.keys().find(|id| !changed.contains(*id)) {
         Some(id) => Err(CriuError::image(path, format!("has no file {id} with a path"))),

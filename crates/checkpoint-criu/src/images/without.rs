@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::PagemapEntry;
-use super::entries::{Entries, magic};
+use super::entries::{Entries, magic, put_entry};
 use super::fields::{fields, put_number};
 use crate::error::{CriuError, Result};
 
@@ -42,13 +42,6 @@ pub fn pagemap_without(path: &Path, image: &[u8], gone: &[Range<u64>]) -> Result
         }
     }
     Ok(fresh)
-}
-
-fn put_entry(path: &Path, out: &mut Vec<u8>, entry: &[u8]) -> Result<()> {
-    let size = u32::try_from(entry.len()).map_err(|_| CriuError::image(path, "an entry is too long"))?;
-    out.extend(size.to_le_bytes());
-    out.extend(entry);
-    Ok(())
 }
 
 fn pages_of(entry: &PagemapEntry) -> Option<Range<u64>> {

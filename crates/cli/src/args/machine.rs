@@ -81,19 +81,23 @@ pub(crate) struct EventsArgs {
 #[derive(Debug, Args)]
 #[command(
     long_about = "Try on this machine's GPUs everything that is claimed of them, through the daemon: detection, a snapshot while \
-kernels run, rollback, branch, suspend, resume, resume on another GPU. After each step the bytes and pointers on the GPUs are compared. \
+kernels run, rollback, branch, suspend, resume, resume on another GPU, a container. After each step the bytes and pointers on the GPUs are compared. \
 Prints a table, writes a report, and exits with 0 only if nothing failed.
 
 It needs a Python with NVIDIA's cuda-bindings (pip install cuda-bindings); with cuda-core and PyTorch, more is tried. Snapshots that it \
-takes stay in your history.",
+takes stay in your history. A container with all GPUs is tried if root runs this where podman, runc and NVIDIA's CDI specification are.",
     after_help = "Example:
   infinijup selftest
+  sudo infinijup selftest --image localhost/train:1
   infinijup selftest --python ~/venv/bin/python --size 4096 --report h100.json"
 )]
 pub(crate) struct SelftestArgs {
     /// The Python to run in the sessions; /opt/infinijup/gpu-venv or the one in your path without it
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
+    /// An image of podman's with python3 and cuda-bindings, to try a container; none is tried without it. For root only
+    #[arg(long, value_name = "NAME")]
+    pub(crate) image: Option<String>,
     /// Where to write the report
     #[arg(long, value_name = "FILE", default_value = "infinijup-selftest.json")]
     pub(crate) report: PathBuf,

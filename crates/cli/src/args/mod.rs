@@ -168,6 +168,21 @@ same before they stop anything. Exits with 0 if it would come up, with 3 if it w
         #[arg(long, value_name = "OLD=NEW", value_parser = session::mapped)]
         map: Vec<api::MappedDirectory>,
     },
+    /// Take a snapshot that was made elsewhere for one of your own
+    #[command(
+        long_about = "Take a snapshot that was made elsewhere for one of your own. It is a foreign program: restored, it runs with all your rights, and if you are \
+root it can do anything to this machine. Say so only if you know who made it and how it came here. It holds for this one snapshot and not for those before \
+or after it. `branch --force` says the same for once; root's daemon asks for this.",
+        after_help = "Example:
+  infinijup trust from-ada
+  sudo infinijup trust train@node-1
+  sudo infinijup branch --container train-2 --from train@node-1"
+    )]
+    Trust {
+        /// A snapshot: an id or the beginning of one, a tag, a thread; ~N for the Nth before it
+        #[arg(value_name = "SNAPSHOT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+        snapshot: String,
+    },
     /// Say what this machine can and cannot do, and how to mend it
     #[command(
         long_about = "Say what this machine can and cannot do, item by item, and how to mend it. Exits with 0 if snapshots work \

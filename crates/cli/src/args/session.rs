@@ -42,7 +42,9 @@ pub(crate) struct PsArgs {
 #[command(after_help = "Example:
   infinijup snapshot analysis -m 'before the cleaning'
   infinijup snapshot analysis --tag good --files tree
-  sudo infinijup snapshot --container train")]
+  sudo infinijup snapshot --container train
+  sudo infinijup snapshot --container train --files tree --volume /data
+  sudo infinijup snapshot --container train --thaw")]
 pub(crate) struct SnapshotArgs {
     #[command(flatten)]
     pub(crate) which: WhichOrContainer,
@@ -55,6 +57,9 @@ pub(crate) struct SnapshotArgs {
     /// A shell command that runs in the session before it is frozen; if it fails, there is no snapshot
     #[arg(long, value_name = "COMMAND")]
     pub(crate) quiesce: Option<OsString>,
+    /// Let a container go that somebody has paused or frozen, and hold it again as it was
+    #[arg(long)]
+    pub(crate) thaw: bool,
     #[command(flatten)]
     pub(crate) files: FileOptions,
 }
@@ -93,16 +98,21 @@ pub(crate) struct RollbackArgs {
 has files of its own in the workspace.
 
 A snapshot in the place of the session makes a new session of it, also if the one that it was taken of is gone, or was on another machine. One \
-from elsewhere is a foreign program, which runs with all your rights: --force says that you trust it.\n\n{SNAPSHOTS}"),
+from elsewhere is a foreign program, which runs with all your rights: --force says that you trust it.
+
+With --container and --from, a snapshot of another container, also of one on another machine, becomes a container that is made as this one is, of the same \
+image; none of its files are touched. Root's daemon wants a snapshot from elsewhere to be trusted first (`infinijup trust`).\n\n{SNAPSHOTS}"),
     after_help = "Example:
   infinijup branch analysis --name idea
   infinijup branch analysis --from good --count 8 --name try
   infinijup import snapshot.ijx --tag from-ada; infinijup branch from-ada --force
-  infinijup branch from-ada --force --map /data=/mnt/nfs/data"
+  infinijup branch from-ada --force --map /data=/mnt/nfs/data
+  sudo infinijup branch --container train --name idea
+  sudo infinijup branch --container train-here --from train@node-1"
 )]
 pub(crate) struct BranchArgs {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: WhichOrContainer,
     /// The snapshot to begin with; without it, one is taken now
     #[arg(long, value_name = "SNAPSHOT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) from: Option<String>,
@@ -135,10 +145,16 @@ pub(super) fn mapped(text: &str) -> Result<MappedDirectory, String> {
 #[command(after_help = "Example:
   infinijup suspend analysis
   infinijup resume analysis
-  sudo infinijup suspend --container train")]
+  sudo infinijup suspend --container train
+  sudo infinijup suspend --container train --thaw")]
 pub(crate) struct SuspendArgs {
     #[command(flatten)]
     pub(crate) which: WhichOrContainer,
+    /// Let a container go that somebody has paused or frozen: only what runs can be captured
+    #[arg(long)]
+    pub(crate) thaw: bool,
+    #[command(flatten)]
+    pub(crate) files: FileOptions,
 }
 
 /// Bring a suspended session back.

@@ -144,6 +144,9 @@ pub(crate) struct FileOptions {
     /// With `--files tree`: the most that may be taken
     #[arg(long, value_name = "SIZE", value_parser = api::parse_size)]
     pub(crate) max_files: Option<u64>,
+    /// With `--files tree`, of a container: all of this volume, too, by its path in the container; may be given several times
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) volume: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

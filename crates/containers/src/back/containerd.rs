@@ -6,15 +6,18 @@
 //! specification that the container has then.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message;
 
 use super::error::{BackError, Result};
+use super::own_mounts::{in_place_of, remove_mounts};
 use super::restoring::{Restore, first_error};
 use crate::container::ContainerId;
 use crate::runtimes::grpc::{Channel, Trouble};
-use crate::runtimes::messages::{Any, Containers, GetMounts, ListContainers, SnapshotMount, SnapshotMounts};
+use crate::runtimes::messages::{
+    Any, Containers, GetMounts, ListContainers, Nothing, SnapshotMount, SnapshotMounts,
+};
 
 const LIST: &str = "containerd.services.containers.v1.Containers/List";
 const MOUNTS: &str = "containerd.services.snapshots.v1.Snapshots/Mounts";
@@ -25,8 +28,13 @@ const DELETE: &str = "containerd.services.tasks.v1.Tasks/Delete";
 
 /// Where the shim has runc keep its state, below a directory for each namespace. Options could name another: such a container is not found there.
 const RUNC_ROOT: &str = "/run/containerd/runc";
+/// What the shim looks for if it is told of no other runc.
+const RUNC: &str = "runc";
 /// How long a removal may take: a shim waits for ten seconds for what a container has still to say.
 const DELETE_LIMIT: Duration = Duration::from_secs(30);
+/// For how long a removal that is refused is asked for again: containerd notices a little later than we that a shim has died, and removes what
+/// that has left by itself.
+const SETTLING: Duration = Duration::from_secs(5);
 /// How often a task is looked at that is about to end.
 const AGAIN: Duration = Duration::from_millis(20);
 const SIGKILL: u32 = 9;
@@ -49,6 +57,8 @@ struct CreateTask {
 /// The fields of `containerd.runc.v1.Options` that we add.
 #[derive(Clone, PartialEq, Message)]
 struct RuncOptions {
+    #[prost(string, tag = "6")]
+    binary_name: String,
     #[prost(string, tag = "10")]
     criu_image_path: String,
     #[prost(string, tag = "11")]
@@ -72,10 +82,6 @@ struct Started {
     #[prost(uint32, tag = "1")]
     pid: u32,
 }
-
-/// An answer in which nothing is of interest.
-#[derive(Clone, PartialEq, Message)]
-struct Nothing {}
 
 const RUNC_OPTIONS: &str = "containerd.runc.v1.Options";
 
@@ -101,7 +107,7 @@ impl Containerd<'_> {
         let text = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| self.refused(ACTION, "a path is not UTF-8"))
         };
-        let own = RuncOptions { criu_image_path: text(wanted.images)?, criu_work_path: text(wanted.work)? };
+        let (criu_image_path, criu_work_path) = (text(wanted.images)?, text(wanted.work)?);
         let said = if pipes { format!("file://{}", text(wanted.log)?) } else { String::new() };
         let pid = self.block_on(ACTION, wanted.limit, async {
             let mut channel = Channel::connect(self.socket).await?;
@@ -116,6 +122,11 @@ impl Containerd<'_> {
             // What the container's own options say is kept: fields of a message that follow it are part of it.
             let mut value =
                 info.runtime.and_then(|runtime| runtime.options).map(|any| any.value).unwrap_or_default();
+            let before = RuncOptions::decode(value.as_slice()).unwrap_or_default().binary_name;
+            let runc = if before.is_empty() { Path::new(RUNC) } else { Path::new(&before) };
+            let own_mounts = in_place_of(runc, wanted.programs).and_then(|program| text(&program));
+            let binary_name = own_mounts.map_err(|error| Trouble::Refused(error.to_string()))?;
+            let own = RuncOptions { binary_name, criu_image_path, criu_work_path };
             value.extend(own.encode_to_vec());
             let create = CreateTask {
                 container_id: self.id.to_string(),
@@ -142,25 +153,40 @@ impl Containerd<'_> {
 
     /// Removes the task, which has ended; with `force` it is ended first. It is no error if there is none.
     pub(super) fn delete(&self, force: bool) -> Result<()> {
+        remove_mounts(&self.state().join(self.id.as_str()), self.id)?;
         let of_task = OfTask { container_id: self.id.to_string(), ..OfTask::default() };
         self.block_on("the removal", DELETE_LIMIT, async {
-            let mut channel = Channel::connect(self.socket).await?;
+            let mut channel = loop {
+                match Channel::connect(self.socket).await {
+                    // It is just being started anew, and its shims have gone on.
+                    Err(Trouble::Silent(_)) => tokio::time::sleep(AGAIN).await,
+                    other => break other?,
+                }
+            };
             if force {
                 let kill = OfTask { signal: SIGKILL, all: true, ..of_task.clone() };
                 // One that has ended already cannot be signalled.
                 let _ended: Result<Option<Nothing>, Trouble> = channel.ask(self.namespace, KILL, &kill).await;
             }
+            let begun = Instant::now();
             loop {
                 // The shim hears of the end a little later than we.
                 match channel.ask::<_, Nothing>(self.namespace, DELETE, &of_task).await {
-                    Err(Trouble::Refused(why)) if why.contains("running") => tokio::time::sleep(AGAIN).await,
+                    Err(Trouble::Refused(why)) if why.contains("running") || begun.elapsed() < SETTLING => {
+                        tokio::time::sleep(AGAIN).await;
+                    }
                     other => return other.map(drop),
                 }
             }
         })
     }
 
-    fn block_on<T>(
+    /// How long containerd may take for what needs no work.
+    pub(crate) const fn limit(&self) -> Duration {
+        DELETE_LIMIT
+    }
+
+    pub(crate) fn block_on<T>(
         &self,
         action: &'static str,
         limit: Duration,
@@ -179,7 +205,7 @@ impl Containerd<'_> {
         })
     }
 
-    fn refused(&self, action: &'static str, why: &str) -> BackError {
+    pub(crate) fn refused(&self, action: &'static str, why: &str) -> BackError {
         BackError::Refused { action, container: self.id.to_string(), said: why.to_owned() }
     }
 }

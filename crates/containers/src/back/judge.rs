@@ -1,15 +1,19 @@
 //! What images ask for, held against the specification that the container has now.
 //!
 //! The runtime makes the container from its live specification, but CRIU mounts what the images say, and gives processes the rights that the
-//! images say. So both are compared first: a mount that the specification does not have, or that is of another sort, and a process that
-//! may do more than the specification allows, are refused. It is asked when a snapshot is taken, too: nothing is put to sleep that could not
+//! images say. So both are compared first: a mount that the specification does not have, or that is of another sort, a process that
+//! may do more than the specification allows, or is somebody whom nobody in there can become (`rights`), and one that would live in a namespace
+//! of the machine's (`apart`), are refused. It is asked when a snapshot is taken, too: nothing is put to sleep that could not
 //! be woken.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::apart::wrong_namespaces;
 use super::resolve::inside;
+use super::rights;
 use crate::specification::Specification;
 
 /// What images ask for.
@@ -19,6 +23,10 @@ pub struct Claimed {
     pub mounts: Vec<ClaimedMount>,
     /// Threads of its processes.
     pub threads: Vec<ClaimedThread>,
+    /// How many different cgroups its threads are in.
+    pub cgroups: usize,
+    /// Namespaces of the machine that any of its processes would live in, in the specification's words.
+    pub shared: BTreeSet<&'static str>,
 }
 
 /// A mount that images ask for.
@@ -45,6 +53,18 @@ pub struct ClaimedThread {
     pub no_new_privileges: bool,
     /// Whether its system calls are filtered.
     pub filtered: bool,
+    /// Its users, as the specification numbers them: real, effective, saved, of files.
+    pub users: Vec<u32>,
+    /// Its groups: the same four, and more that it is in.
+    pub groups: Vec<u32>,
+    /// How far it may raise its resource limits, by the kernel's numbers.
+    pub limits: Vec<u64>,
+    /// How much sooner than others the kernel ends it when memory is short; less than nothing: later.
+    pub oom_score_adj: Option<i64>,
+    /// The profile of AppArmor, or the label of SELinux, that it has.
+    pub profile: Option<String>,
+    /// Whether this machine has one of the two at work.
+    pub could_be_confined: bool,
 }
 
 /// More are not worth reading.
@@ -64,7 +84,7 @@ const CAPABILITIES: &str = "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KIL
 pub fn check(specification: &Specification, root: &Path, claimed: &Claimed) -> Vec<String> {
     let mounts = claimed.mounts.iter().filter_map(|mount| wrong_mount(specification, root, claimed, mount));
     let threads = claimed.threads.iter().filter_map(|thread| wrong_thread(specification, thread));
-    mounts.chain(threads).take(MOST).collect()
+    wrong_namespaces(specification, &claimed.shared).chain(mounts).chain(threads).take(MOST).collect()
 }
 
 fn wrong_mount(
@@ -107,7 +127,8 @@ fn wrong_mount(
         }
         Some(asked) => is_own && asked.kind == mount.kind,
         None if listed("/linux/maskedPaths") => {
-            is_given_as(Path::new("/dev/null")) || (is_own && mount.kind == "tmpfs")
+            // By runc, by its own tmpfs, or by crun, which knows itself what it puts there.
+            is_given_as(Path::new("/dev/null")) || (is_own && mount.kind == "tmpfs") || is_given_as(at)
         }
         None if listed("/linux/readonlyPaths") => is_own && is_of_its_parent(),
         None if of_cgroups() => is_given_as(at),
@@ -148,7 +169,7 @@ fn wrong_thread(specification: &Specification, thread: &ClaimedThread) -> Option
     if specification.has_seccomp() && !thread.filtered {
         return Some(format!("{who} has no filter of system calls, and the specification has one"));
     }
-    None
+    rights::wrong(specification, bounding(specification).unwrap_or(u64::MAX), thread)
 }
 
 /// What a process of the container can ever have; `None` if the specification says nothing about it.
@@ -175,7 +196,7 @@ mod tests {
         "linux": {
             "devices": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}],
             "seccomp": {"defaultAction": "SCMP_ACT_ERRNO"},
-            "maskedPaths": ["/proc/kcore", "/proc/acpi"], "readonlyPaths": ["/proc/bus"]
+            "maskedPaths": ["/proc/kcore", "/proc/acpi", "/sys/firmware"], "readonlyPaths": ["/proc/bus"]
         }
     }"#;
 
@@ -194,6 +215,7 @@ mod tests {
             own("/dev", "tmpfs"),
             given("/data", "/data"),
             given("/proc/kcore", "/dev/null"),
+            given("/sys/firmware", "/sys/firmware"),
             own("/proc/acpi", "tmpfs"),
             own("/proc/bus", "proc"),
             own("/sys/fs/cgroup", "tmpfs"),
@@ -207,8 +229,9 @@ mod tests {
             has: 1,
             no_new_privileges: true,
             filtered: true,
+            ..ClaimedThread::default()
         };
-        Claimed { mounts, threads: vec![thread] }
+        Claimed { mounts, threads: vec![thread], cgroups: 1, ..Claimed::default() }
     }
 
     fn told(claimed: &Claimed) -> Vec<String> {

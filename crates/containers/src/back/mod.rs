@@ -24,32 +24,54 @@
 //! `descriptors.json` lies beside the images and has what 0, 1 and 2 of the first process were when it began, as the kernel writes it:
 //! `["/dev/null","pipe:[4711]","pipe:[4712]"]`. runc has them in its `state.json`, from where they are taken ([`RuncState`]).
 //!
-//! runc finds CRIU by its path, and so we say which one and how: a program `criu` of ours, which only adds options that runc has no
+//! `crun restore` wants the same, but for what it hides: a masked file or directory has its own path as its name, and crun answers with `/dev/null` or
+//! with an empty directory (`crun`).
+//!
+//! Both find CRIU by its path, and so we say which one and how: a program `criu` of ours, which only adds options that runc has no
 //! word for (`criu_program`). Connections come back closed, the network is not locked by rules of a packet filter, and no
 //! plugin of CRIU's is loaded.
+//!
+//! A runtime that is killed in the middle must cost nobody anything: what runc mounts goes away with it (`own_mounts`), and processes that
+//! were half made are found by their cgroup ([`Maker::end_strays`]).
 //!
 //! What a runtime does not restore comes back as it would after `runc checkpoint` and `runc restore`: rlimits, seccomp filters, capabilities and
 //! users are the processes' own, and so from the images. Who may trust those is decided before ([`check()`] compares them with the specification).
 
+mod address;
+mod apart;
 mod containerd;
 mod criu_program;
+mod crun;
+mod crun_left;
+mod crun_state;
+mod ending;
 mod error;
+#[cfg(test)]
+mod forged;
 mod judge;
 mod maker;
+mod own_cgroup;
+mod own_mounts;
 mod podman;
 mod resolve;
 mod restoring;
+mod rights;
 mod runc;
 mod runc_state;
+mod second_root;
 mod stdio;
+mod strays;
+mod stuck;
 mod surroundings;
 
 pub use containerd::Containerd;
+pub use crun::Crun;
 pub use error::{BackError, Result};
 pub use judge::{Claimed, ClaimedMount, ClaimedThread, check};
 pub use maker::Maker;
 pub use podman::Podman;
+pub(crate) use resolve::inside;
 pub use restoring::Restore;
 pub use runc::Runc;
-pub use runc_state::{DESCRIPTORS, RuncState};
+pub use runc_state::{DESCRIPTORS, Masks, RuncState};
 pub use surroundings::{Surroundings, surroundings};

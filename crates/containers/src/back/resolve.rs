@@ -10,7 +10,7 @@ const MOST_LINKS: usize = 255;
 
 /// The path with all links in it followed, as a process sees it whose root is `root`: `..` stops there, and a link to `/x` leads to `x` below it.
 /// Parts that are not there are kept as they are written. So runc names mount points, and so do the kernel's lists of mounts.
-pub(super) fn inside(root: &Path, path: &Path) -> PathBuf {
+pub(crate) fn inside(root: &Path, path: &Path) -> PathBuf {
     let parts = |path: &Path| -> Vec<OsString> {
         let text = |part: Component<'_>| match part {
             Component::Normal(name) => Some(name.to_owned()),

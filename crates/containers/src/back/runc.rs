@@ -8,14 +8,18 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use base::io_error;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::criu_program;
 use super::error::{BackError, Result};
+use super::own_mounts::{in_place_of, remove_mounts};
 use super::restoring::{Restore, beginning, descriptors, first_error};
 use super::stdio;
 use crate::command::{Said, ask};
 use crate::container::ContainerId;
 
+/// Where runc keeps its states if it is not told.
+pub(super) const DEFAULT_ROOT: &str = "/run/runc";
 /// How long a removal may take: runc itself waits for ten seconds for processes to end.
 const DELETE_LIMIT: Duration = Duration::from_secs(30);
 /// How often a runtime is looked at that works.
@@ -36,6 +40,16 @@ impl Runc<'_> {
     /// Has runc make the container, and says the number of its first process. `started` is told the runtime's own, before it has done
     /// anything.
     pub(super) fn restore(&self, wanted: &Restore<'_>, started: impl FnOnce(&Child)) -> Result<i32> {
+        self.restore_with(wanted, &[], started)
+    }
+
+    /// The same with more words for a program that has the same commands.
+    pub(super) fn restore_with(
+        &self,
+        wanted: &Restore<'_>,
+        more: &[&str],
+        started: impl FnOnce(&Child),
+    ) -> Result<i32> {
         const ACTION: &str = "the restore";
         let (log, pid_file) = (wanted.work.join("runtime.log"), wanted.work.join("runtime.pid"));
         for old in [&log, &pid_file, &wanted.work.join("restore.log")] {
@@ -57,11 +71,15 @@ impl Runc<'_> {
             let before = before.get(number).map(String::as_str);
             stdio::replaced(number, before, &says).map_err(io_error("make a pipe for", wanted.log))
         };
-        let mut command = Command::new(self.program);
+        // Who is not root has mounts only where they go away with it anyway.
+        let own_mounts = rustix::process::geteuid().is_root();
+        let program = own_mounts.then(|| in_place_of(self.program, wanted.programs)).transpose()?;
+        let mut command = Command::new(program.as_deref().unwrap_or(self.program));
         command.arg("--root").arg(self.root).arg("--log").arg(&log);
         command.args(["restore", "--detach", "--bundle"]).arg(wanted.bundle);
         command.arg("--image-path").arg(wanted.images).arg("--work-path").arg(wanted.work);
         command.arg("--pid-file").arg(&pid_file);
+        command.args(more);
         if wanted.file_locks {
             command.arg("--file-locks");
         }
@@ -91,6 +109,7 @@ impl Runc<'_> {
         if !state.exists() {
             return Ok(());
         }
+        remove_mounts(&state, self.id)?;
         let root = self.root.to_string_lossy();
         let words = ["--root", &root, "delete"].into_iter().chain(force.then_some("--force"));
         let words: Vec<&str> = words.chain([self.id.as_str()]).collect();
@@ -107,7 +126,9 @@ impl Runc<'_> {
                 return Ok(status);
             }
             if Instant::now() >= deadline {
-                let _gone = child.kill();
+                // With it everybody who works for it.
+                let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                let _gone = group.map(|group| kill_process_group(group, Signal::KILL));
                 let _gone = child.wait();
                 return Err(BackError::Slow { action, container: self.id.to_string(), limit });
             }

@@ -28,6 +28,19 @@ pub struct RuncState {
     /// What the standard descriptors of its first process were when it began.
     #[serde(default)]
     pub external_descriptors: Vec<String>,
+    /// What is hidden from it has which names in images.
+    #[serde(skip)]
+    pub masks: Masks,
+}
+
+/// How a runtime calls what it hides when it restores a container.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Masks {
+    /// runc: a file is `/dev/null`; a directory is an empty file system of the container's own, and has no name.
+    #[default]
+    DevNull,
+    /// crun: by the path that is hidden.
+    ByPath,
 }
 
 /// What was made for a container.

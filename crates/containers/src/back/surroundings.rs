@@ -1,4 +1,4 @@
-//! What of a container its runtime makes again before a restore, under the names that runc's `restore` gives it.
+//! What of a container its runtime makes again before a restore, under the names that the `restore` of runc or crun gives it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,7 +11,7 @@ use base::proc::mounts_in;
 
 use super::error::Result;
 use super::resolve::inside;
-use super::runc_state::RuncState;
+use super::runc_state::{Masks, RuncState};
 
 /// What CRIU leaves to the runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -54,9 +54,12 @@ pub fn surroundings(state: &RuncState) -> Result<Surroundings> {
     let seen = PathBuf::from(format!("/proc/{}/root", state.init_process_pid));
     for masked in config.mask_paths.iter().flatten() {
         let below = masked.strip_prefix("/").unwrap_or(masked);
-        // One that this kernel does not have is not masked, and a directory is hidden by an empty file system of the container's own.
-        if fs::symlink_metadata(seen.join(below)).is_ok_and(|there| !there.is_dir()) {
-            external.push(named(masked, OsStr::new("/dev/null")));
+        // One that this kernel does not have is not masked.
+        let Ok(there) = fs::symlink_metadata(seen.join(below)) else { continue };
+        match state.masks {
+            Masks::DevNull if there.is_dir() => {}
+            Masks::DevNull => external.push(named(masked, OsStr::new("/dev/null"))),
+            Masks::ByPath => external.push(named(masked, masked.as_os_str())),
         }
     }
     for device in config.devices.iter().flatten() {
@@ -76,7 +79,7 @@ fn named(at: &Path, name: &OsStr) -> OsString {
 }
 
 /// The hierarchies of version 1 that are bound into a container below this path, each by its own name.
-fn cgroups_below(pid: i32, at: &Path) -> Result<Vec<OsString>> {
+pub(super) fn cgroups_below(pid: i32, at: &Path) -> Result<Vec<OsString>> {
     let path = PathBuf::from(format!("/proc/{pid}/mountinfo"));
     let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;
     Ok(cgroups_in(&text, at))
@@ -93,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_has_the_name_that_runc_gives_it() {
+    fn everything_has_the_name_that_its_runtime_gives_it() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("real")).unwrap();
         std::os::unix::fs::symlink("/real", root.path().join("data")).unwrap();
@@ -114,6 +117,10 @@ mod tests {
             !words.iter().any(|word| word.contains("/proc/sys") || word.contains("no-such")),
             "{words:?}"
         );
+        let by_path = surroundings(&RuncState { masks: Masks::ByPath, ..state }).unwrap();
+        for named in ["mnt[/proc/uptime]:/proc/uptime", "mnt[/proc/sys]:/proc/sys"] {
+            assert!(by_path.external.iter().any(|word| word == named), "{by_path:?}");
+        }
     }
 
     #[test]

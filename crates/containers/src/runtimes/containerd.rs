@@ -193,7 +193,7 @@ fn root_path(specification: &Specification, bundle: Option<&Path>) -> Option<Pat
 }
 
 /// What a snapshotter says that the root is mounted from.
-fn layered(mut root: RootFilesystem, mounts: Vec<SnapshotMount>) -> RootFilesystem {
+pub(crate) fn layered(mut root: RootFilesystem, mounts: Vec<SnapshotMount>) -> RootFilesystem {
     let Some(mount) = mounts.into_iter().next_back() else { return root };
     let option = |name: &str| {
         let value = |option: &String| option.strip_prefix(name)?.strip_prefix('=').map(PathBuf::from);

@@ -85,6 +85,10 @@ pub(crate) struct Task {
     pub(crate) process: Option<ProcessInfo>,
 }
 
+/// An answer in which nothing is of interest.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Nothing {}
+
 /// `ListTasksRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ListTasks {

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use base::proc;
 
+pub(crate) use containerd::layered;
+
 use crate::container::{Container, RootFilesystem, Runtime};
 use crate::error::Result;
 use crate::member::Member;

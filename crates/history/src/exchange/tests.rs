@@ -1,5 +1,6 @@
 //! Archives that become snapshots, and the other way round.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -261,6 +262,37 @@ fn a_container_of_ours_is_an_archive_with_its_name_and_specification() {
     assert_eq!(section.members["spec.dump"].len, specification.len() as u64);
     let images = place.snapshot(&id).get::<CriuSection>().unwrap().unwrap().images;
     assert!(!images.contains_key("infinijup-specification.json"));
+}
+
+/// Whatever an archive calls its image, its container or itself (CVE-2026-50195), and whatever else it asks for: what is named here is named by
+/// whoever reads it, and what a restore reads is the same.
+#[test]
+fn what_an_archive_asks_for_changes_its_evidence_and_nothing_else() {
+    let hostile = json!({
+        "id": "cd".repeat(32), "name": "../../tags/latest", "runtime": "/bin/sh",
+        "rootfsImageName": "docker.io/library/postgres:16", "rootfsImageRef": format!("sha256:{}", "0".repeat(64)),
+        "RawImageName": "postgres:latest", "labels": { "containerd.io/restart.loguri": "binary:///bin/sh" },
+        "cdiDevices": ["nvidia.com/gpu=all"], "privileged": true, "logPath": "/etc/shadow",
+        "spec": { "hooks": { "prestart": [{ "path": "/bin/sh" }] }, "root": { "path": "/" } },
+    });
+    let crafted = archive(|members| members[0].1 = hostile.to_string().into_bytes());
+    let place = Place::new();
+    let (_, plain) = place.read(&archive(|_| {})).unwrap();
+    let names = || -> BTreeSet<String> {
+        place.store.refs().list("").unwrap().into_iter().map(|(name, _)| name).collect()
+    };
+    let before = names();
+    let (arrived, id) = place.read(&crafted).unwrap();
+    let after = names();
+    let new: Vec<_> = after.difference(&before).collect();
+    assert_eq!(new.len(), 1, "one name, which the reader has given: {new:?}");
+    let (plain, crafted) = (place.snapshot(&plain), place.snapshot(&id));
+    assert_eq!(crafted.get::<CriuSection>().unwrap(), plain.get::<CriuSection>().unwrap());
+    assert_eq!(crafted.get::<MemorySection>().unwrap(), plain.get::<MemorySection>().unwrap());
+    assert_eq!(crafted.sections().len(), plain.sections().len());
+    for word in ["postgres:16", "postgres:latest", "binary:///bin/sh", "nvidia.com/gpu=all", "/etc/shadow"] {
+        assert!(arrived.never_applied.iter().any(|claim| claim.text.contains(word)), "{word}");
+    }
 }
 
 #[test]

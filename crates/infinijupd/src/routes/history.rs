@@ -102,6 +102,15 @@ pub(crate) async fn check_mapped(
     Ok(Json(ask(&app, move |backend| backend.check(&which, &request)).await?))
 }
 
+/// Takes a snapshot that was made elsewhere for one of this installation's own, because somebody knows who made it.
+#[utoipa::path(
+    post, path = "/v1/commits/{id}/trust", tag = "snapshots", params(("id" = String, Path)),
+    responses((status = 200, body = CommitView), (status = "default", body = ErrorBody)),
+)]
+pub(crate) async fn trust(State(app): State<App>, Which(which): Which) -> Outcome<Json<CommitView>> {
+    Ok(Json(ask(&app, move |backend| backend.trust(&which)).await?))
+}
+
 /// The document that went with a snapshot, byte for byte.
 #[utoipa::path(
     get, path = "/v1/commits/{id}/notebook", tag = "snapshots", params(("id" = String, Path)),

@@ -45,6 +45,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/history", get(history::history))
         .route("/v1/commits/{id}", get(history::commit))
         .route("/v1/commits/{id}/check", get(history::check).post(history::check_mapped))
+        .route("/v1/commits/{id}/trust", post(history::trust))
         .route("/v1/commits/{id}/notebook", get(history::notebook))
         .route("/v1/commits/{id}/variables", get(history::variables))
         .route("/v1/commits/{id}/file", get(files::text))

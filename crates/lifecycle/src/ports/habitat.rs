@@ -8,8 +8,8 @@ use api::ContainerName;
 use rustix::process::Signal;
 use sandbox::process::Identity;
 use sandbox::{Commands, DeviceNode, Program};
-use session_record::{Adopted, Record, SessionId};
-use workspace::Places;
+use session_record::{Adopted, Image, Record, SessionId};
+use workspace::{BranchFiles, BranchFilesMade, Places};
 
 use crate::error::{LifecycleError, Result};
 
@@ -22,6 +22,15 @@ pub struct Made {
     pub worker: Option<i32>,
 }
 
+/// Holds again what was let go, and says so, or why not.
+pub type HoldAgain = Box<dyn FnOnce() -> String + Send + Sync>;
+
+/// Writes what a habitat has beside its tree to a directory of images.
+pub type Saving<'a> = Box<dyn FnMut(&Path) -> Result<()> + Send + 'a>;
+
+/// The record of a branch, and what became of its files.
+pub type MadeBranch = (Record, BranchFilesMade);
+
 /// A place for processes.
 pub trait Habitat: Send + Sync {
     // ---- how processes get there ----
@@ -29,6 +38,13 @@ pub trait Habitat: Send + Sync {
     /// What runs already and is called so, to be looked after as a session.
     fn adopt(&self, which: &ContainerName) -> Result<Adopted> {
         Err(LifecycleError::Bug(format!("{} cannot be adopted", which.which)))
+    }
+
+    /// What a session from elsewhere becomes here: made as this container is, by its specification, and with none of its files.
+    fn like(&self, taken: &Record, which: &ContainerName, _image: Option<&Image>) -> Result<Record> {
+        let detail =
+            format!("session {} was no container, and cannot be made like {}", taken.name, which.which);
+        Err(LifecycleError::BadRequest { detail })
     }
 
     /// Runs commands in a new one. The record then names its processes.
@@ -46,8 +62,8 @@ pub trait Habitat: Send + Sync {
     /// The first process that came of a restore, as the machine numbers it; `None` if it is gone again.
     fn restored_root(&self, record: &Record, pid: i32) -> Result<Option<Identity>>;
 
-    /// Writes what it has beside its tree to `images`. Everything stands still.
-    fn save(&self, record: &Record, images: &Path) -> Result<()>;
+    /// Writes what it has beside its tree to the images, when everything stands still. What takes time is done before this returns.
+    fn saving<'a>(&'a self, record: &'a Record) -> Result<Saving<'a>>;
 
     // ---- beside the one that lives ----
 
@@ -94,6 +110,16 @@ pub trait Habitat: Send + Sync {
     /// The program that looks into its box, and the box, for a look at what could not be captured.
     fn look_inside(&self, record: &Record) -> Option<(Program, Identity)>;
 
+    /// Makes what a branch lives in, and its files, if both are one; the branch's record then says so, and what it was made of is as it was.
+    fn make_branch(&self, _: &Record, _of: &Record, _: &BranchFiles<'_>) -> Result<Option<MadeBranch>> {
+        Ok(None)
+    }
+
+    /// Removes what was made for a branch, or half of it. It has no processes.
+    fn remove_branch(&self, _: &Record) -> Result<()> {
+        Ok(())
+    }
+
     /// Why a second one cannot live beside it, if that is so.
     fn why_no_branch(&self, record: &Record) -> Option<&'static str>;
 
@@ -126,6 +152,12 @@ pub trait Habitat: Send + Sync {
     fn signal(&self, init: Identity, signal: Signal, group: bool) -> Result<()>;
 
     // ---- how it ends ----
+
+    /// Lets go what somebody holds still beside us, if that is asked for, and refuses it otherwise. What comes of it holds it again.
+    fn let_go(&self, record: &Record, asked: bool) -> Result<Option<HoldAgain>> {
+        let detail = || format!("session {} is no container, which alone can be let go", record.name);
+        if asked { Err(LifecycleError::BadRequest { detail: detail() }) } else { Ok(None) }
+    }
 
     /// Thaws what somebody froze.
     fn thaw(&self, id: &SessionId);

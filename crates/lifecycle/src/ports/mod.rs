@@ -31,7 +31,7 @@ pub use error::{EngineError, Means};
 pub use gpu::{
     AskDriver, Gpu, GpuHeld, GpuHost, GpuLook, GpuPlan, GpuWanted, Granted, OffGpu, OntoGpu, Placed,
 };
-pub use habitat::{Habitat, Made};
+pub use habitat::{Habitat, HoldAgain, Made, MadeBranch, Saving};
 pub use image_store::{DevicePart, Storing};
 pub use set::Ports;
 

@@ -11,8 +11,7 @@ use api::{
 use session_record::Record;
 
 use super::gpu::{FakeGpu, State};
-use super::machine::{FakeBox, FakeCriu, Machine, is_stopped, number_in};
-use super::rest::Nothing;
+use super::machine::{FakeBox, FakeCriu, Machine, NoDoctor, is_stopped, number_in};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -83,7 +82,7 @@ impl Ground {
             host_tree: std::sync::Arc::new(FakeBox(machine.clone())),
             container: std::sync::Arc::new(FakeBox(machine.clone())),
             gpu: std::sync::Arc::new(FakeGpu(machine)),
-            doctor: std::sync::Arc::new(Nothing),
+            doctor: std::sync::Arc::new(NoDoctor),
         };
         Engine::open(config, |_| Ok(ports)).unwrap()
     }
@@ -97,7 +96,7 @@ impl Ground {
         let work = engine.inner.place.state.parent().unwrap().join("work");
         let request = StartRequest {
             name: Some(name.to_owned()),
-            files: FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: Some(1 << 20) },
+            files: FilePolicy::tree(Some(1 << 20)),
             gpus: if self.with_gpu { GpuWish::All } else { GpuWish::None },
             ..StartRequest::command(COMMAND, work)
         };

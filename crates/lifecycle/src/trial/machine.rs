@@ -24,7 +24,9 @@ use workspace::Places;
 use super::fuse::{outlive, pass, request};
 use super::gpu::State;
 use crate::error::{LifecycleError, Result};
-use crate::ports::{Checkpointer, DumpWanted, Habitat, HabitatKind, Hold, Made, RestoreWanted, Tree};
+use crate::ports::{
+    Checkpointer, DumpWanted, Examine, Habitat, HabitatKind, Hold, Made, RestoreWanted, Saving, Tree,
+};
 
 /// The number that a process has in memory when it was started and not restored.
 pub(crate) const FRESH: u8 = 100;
@@ -258,8 +260,9 @@ impl Checkpointer for FakeCriu {
                 None => Ok(()),
             })
             .and_then(|()| request("let the restored processes run"));
+        // What it has made and nothing else: what stands by is given up beside a restore of the same session.
         if last.is_err() {
-            self.0.end_of(&session);
+            Machine::end(process);
         }
         last.map(|()| pid)
     }
@@ -340,8 +343,8 @@ impl Habitat for FakeBox {
         Ok(Identity::of(pid)?)
     }
 
-    fn save(&self, _: &Record, _: &Path) -> Result<()> {
-        request("save what is beside the tree")
+    fn saving<'a>(&'a self, _: &'a Record) -> Result<Saving<'a>> {
+        Ok(Box::new(|_| request("save what is beside the tree")))
     }
 
     fn places(&self, record: &Record) -> Places {
@@ -457,4 +460,13 @@ pub(crate) fn number_in(images: &Path) -> u8 {
     let [number, on_gpu] = memory_in(images);
     assert!(on_gpu == 0 || on_gpu == number, "{number} in memory, {on_gpu} on the GPU");
     number
+}
+
+/// Nobody looks at the machine.
+pub(super) struct NoDoctor;
+
+impl Examine for NoDoctor {
+    fn examine(&self, _: &mut dyn FnMut() -> std::result::Result<String, String>) -> Vec<doctor::Finding> {
+        Vec::new()
+    }
 }

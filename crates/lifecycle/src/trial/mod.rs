@@ -16,7 +16,6 @@ mod gpu;
 mod ground;
 mod listed;
 pub(crate) mod machine;
-mod rest;
 mod stories;
 
 use std::process::{Command, Output};

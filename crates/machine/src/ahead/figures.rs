@@ -17,7 +17,7 @@ pub enum When {
 /// Why a dump copied all memory while its tree stood still.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plainly {
-    /// A device may write to its memory, or the tree lives on the host.
+    /// A device may write to its memory, now or later, or the tree lives on the host.
     Device,
     /// Nobody follows anything here: it is switched off, or the kernel or CRIU cannot.
     NotHere,

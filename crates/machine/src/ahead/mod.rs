@@ -1,6 +1,6 @@
 //! Memory is copied ahead: while a session runs, and only the rest while it stands still.
 //!
-//! This is the [`MemoryPath`] of sessions in boxes, made of the engine `memory-path`. A tree is followed from its first dump on: a [`course::Course`]
+//! This is the [`MemoryPath`] of sessions in boxes and of containers, made of the engine `memory-path`. A tree is followed from its first dump on: a [`course::Course`]
 //! knows which pages were written since the last one, and what the store has of all the others. What one dump does:
 //!
 //! 1. *Leave*, the tree runs. Rounds copy what was written since the last dump, everything at the first, into a [`memory_path::Spool`]: a file
@@ -17,7 +17,7 @@
 //! Between dumps, what a tree has written is copied while it rests ([`resting`]), into a spool with which the next dump begins.
 //!
 //! A tree that comes back the way that [`crate::filling`] has for it is followed before it runs: its course begins with the map that it was
-//! filled from, and with everything else owed.
+//! filled from, and with everything else owed. A container comes back by its runtime, with all pages in the images, and is followed from its next dump on.
 //!
 //! A session in which one page was ever found to be stale is dumped plainly from then on ([`Mistrust`]).
 

@@ -7,35 +7,39 @@
 //!
 //! **The end.** When a container is put to sleep, its runtime forgets its processes, so that it can be made again under the same id. One that
 //! ended by itself is left as it is: whoever looks after it wants to see that. And under the id of one that is gone somebody may have started
-//! another, which is none of our business. So we remove a container only if we have just ended its first process, or if we have asked the
-//! runtime to make it and nobody has written down yet that this was done ([`Asked`]).
+//! another, which is none of our business. So we remove a container only if we have ended its first process, or if we have asked the
+//! runtime to make it and the session's record does not name what was made: nobody but us can have made that. Both are noted before they are
+//! done ([`Asked`]), for a daemon that comes after us.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use api::ContainerName;
+use api::{ContainerName, SessionState};
 use base::io_error;
-use containers::back::{self, DESCRIPTORS};
-use containers::{Container, Kind, Specification};
-use lifecycle::ports::{Adopted, ContainerRecord, Habitat, HabitatKind, Made, Place, Record};
+use base::proc::Hold;
+use containers::back::{self, Claimed, DESCRIPTORS};
+use containers::{Image, Kind, Specification, Volumes};
+use lifecycle::ports::{
+    Adopted, ContainerRecord, Habitat, HabitatKind, HoldAgain, Made, MadeBranch, Place, Record, Saving,
+};
 use lifecycle::{LifecycleError, Result, SessionId};
 use rustix::process::Signal;
 use sandbox::process::{self, Identity};
 use sandbox::{Commands, DeviceNode, Program};
 use serde_json::Value;
-use workspace::Places;
+use workspace::{BranchFiles, Places};
 
 use super::claims::claimed;
 use super::ending::end_boxes;
+use super::second;
+use super::suitable::{Seen, check_image, check_sort, no_session};
 use crate::asked::Asked;
-use crate::containers_here::{back_error, find, live, maker_of};
+use crate::containers_here::{back_error, container_error, container_of, find, found, live, maker_of};
 
 /// Beside the images: what the container was made from, for people. Nothing is ever made from it.
 const SPECIFICATION: &str = "infinijup-specification.json";
-/// podman removes such a container as soon as it has ended.
-const REMOVED_AT_ITS_END: &str = "io.podman.annotations.autoremove";
 
 /// Containers of this machine.
 pub(crate) struct Containers {
@@ -51,46 +55,40 @@ impl Containers {
 impl Habitat for Containers {
     fn adopt(&self, which: &ContainerName) -> Result<Adopted> {
         let container = find(which)?;
-        let refused = |why: &str| LifecycleError::BadRequest {
-            detail: format!("container {} cannot become a session: {why}", container.called()),
-        };
-        if let Some(why) = why_not(&container) {
-            return Err(refused(why));
+        check_sort(&container)?;
+        let seen = Seen::of(&container)?;
+        // Errors say that this runtime cannot be asked to make it again.
+        let state = maker_of(&seen.record)?.state().map_err(back_error)?;
+        if let Some(file) = state.file_outside() {
+            return Err(no_session(
+                &container,
+                &format!("it reads from or writes to {file}, which is outside of it"),
+            ));
         }
         let init = container.pid.map(Identity::of).transpose()?.flatten();
-        let bundle = container.bundle.clone();
-        let specification = &container.specification;
-        let record = ContainerRecord {
-            runtime: container.runtime.clone(),
-            id: container.id.clone(),
-            name: container.name.clone(),
-            namespace: container.namespace.clone(),
-            bundle: bundle.ok_or_else(|| refused("its runtime does not say where its specification is"))?,
-            private: private(specification),
-            image: container.image.clone(),
-        };
-        // Errors say that this runtime cannot be asked to make it again.
-        let state = maker_of(&record)?.state().map_err(back_error)?;
-        if let Some(file) = state.file_outside() {
-            let why = format!("it reads from or writes to {file}, which is outside of it");
-            return Err(refused(&why));
-        }
-        let init = init.ok_or_else(|| refused("it has no process"))?;
-        // Where layers are put together only while it runs, what it writes goes to one of its own.
-        let root = match container.runtime.kind() {
-            Kind::Runc | Kind::Crun => container.root.path.clone(),
-            Kind::Containerd | Kind::Podman => container.root.writable.clone(),
-        };
-        let root = root.ok_or_else(|| refused("its runtime does not say where its files are"))?;
-        let cwd = specification.at("/process/cwd").and_then(Value::as_str).unwrap_or("/");
+        let init = init.ok_or_else(|| no_session(&container, "it has no process"))?;
+        let cwd = container.specification.at("/process/cwd").and_then(Value::as_str).unwrap_or("/");
         Ok(Adopted {
             init,
             habitat: HabitatKind::Container,
             command: process::command_line(init.pid),
             cwd: cwd.into(),
-            workspace: ("/".into(), fs::canonicalize(&root).map_err(io_error("look at", &root))?),
-            mapped: volumes(specification),
-            container: Some(record),
+            workspace: ("/".into(), seen.files),
+            mapped: seen.mapped,
+            container: Some(seen.record),
+        })
+    }
+
+    fn like(&self, taken: &Record, which: &ContainerName, image: Option<&Image>) -> Result<Record> {
+        let model = find(which)?;
+        check_sort(&model)?;
+        check_image(&model, taken, image)?;
+        let Seen { record, files, mapped } = Seen::of(&model)?;
+        Ok(Record {
+            container: Some(ContainerRecord { is_model: true, ..record }),
+            files_at: files,
+            mapped,
+            ..taken.clone()
         })
     }
 
@@ -104,7 +102,17 @@ impl Habitat for Containers {
     }
 
     fn check_images(&self, record: &Record, images: &Path) -> Result<()> {
-        check(record, &live(container_of(record)?)?, images)
+        let container = container_of(record)?;
+        let now = live(container)?;
+        let maker = maker_of(container)?;
+        if !maker.keeps_cgroups_below() {
+            let path = images.join(SPECIFICATION);
+            let text = fs::read(&path).map_err(io_error("read", &path))?;
+            // For the cgroup that the images name. Nothing is made from it.
+            let then = Specification::parse(&text).unwrap_or_default();
+            maker.goes_back_into(&then, &now).map_err(back_error)?;
+        }
+        check(record, &now, &claimed(images)?)
     }
 
     fn before_they_run(&self, _: &Record, _: &Path, _: Made) -> Result<()> {
@@ -115,27 +123,37 @@ impl Habitat for Containers {
         Ok(Identity::of(pid)?)
     }
 
-    fn save(&self, record: &Record, images: &Path) -> Result<()> {
+    fn saving<'a>(&'a self, record: &'a Record) -> Result<Saving<'a>> {
         let container = container_of(record)?;
-        let (maker, specification) = (maker_of(container)?, live(container)?);
-        // What could not be woken is not put to sleep.
-        check(record, &specification, images)?;
-        let write = |name: &str, text: &[u8]| {
-            let path = images.join(name);
-            fs::write(&path, text).map_err(io_error("write", &path))
-        };
-        let state = maker.state().map_err(back_error)?;
-        write(DESCRIPTORS, state.descriptors().as_bytes())?;
-        Ok(write(SPECIFICATION, specification.raw().to_string().as_bytes())?)
+        // Its runtime may take its time to answer.
+        let maker = maker_of(container)?;
+        let (state, specification) = (maker.state().map_err(back_error)?, live(container)?);
+        Ok(Box::new(move |images| {
+            // What could not be woken is not put to sleep.
+            let asked = claimed(images)?;
+            check(record, &specification, &asked)?;
+            maker.accepts(&asked).map_err(back_error)?;
+            let write = |name: &str, text: &[u8]| {
+                let path = images.join(name);
+                fs::write(&path, text).map_err(io_error("write", &path))
+            };
+            write(DESCRIPTORS, state.descriptors().as_bytes())?;
+            Ok(write(SPECIFICATION, specification.raw().to_string().as_bytes())?)
+        }))
     }
 
     fn places(&self, record: &Record) -> Places {
+        let Volumes { mapped, read_only, private } = volumes(record);
         Places {
             workspace: Some((record.workspace.clone(), record.files_at.clone())),
-            private: record.container.as_ref().map(|container| container.private.clone()).unwrap_or_default(),
+            private,
             moved: Vec::new(),
-            mapped: record.mapped.clone(),
+            mapped,
+            read_only,
             daemons: Some(self.place.state.clone()),
+            // Only root's own daemon has containers.
+            many_owners: true,
+            is_layer: record.container.as_ref().is_some_and(|container| container.is_layer),
         }
     }
 
@@ -147,10 +165,26 @@ impl Habitat for Containers {
         None
     }
 
-    fn why_no_branch(&self, _: &Record) -> Option<&'static str> {
-        Some(
-            "it is a container: a second one beside it would need a specification of its own, with other addresses and files",
-        )
+    fn make_branch(
+        &self,
+        record: &Record,
+        of: &Record,
+        files: &BranchFiles<'_>,
+    ) -> Result<Option<MadeBranch>> {
+        second::make(&self.place, record, of, files).map(Some)
+    }
+
+    fn remove_branch(&self, record: &Record) -> Result<()> {
+        let Some(container) = record.container.as_ref().filter(|container| container.ours) else {
+            return Ok(());
+        };
+        // One that somebody has started anew since is theirs to stop.
+        maker_of(container)?.remove(record.state == SessionState::Starting).map_err(back_error)
+    }
+
+    fn why_no_branch(&self, record: &Record) -> Option<&'static str> {
+        let missing = "it was a container on another machine, and is none here";
+        record.container.is_none().then_some(missing)
     }
 
     fn why_no_restart(&self) -> Option<&'static str> {
@@ -179,24 +213,51 @@ impl Habitat for Containers {
         Ok(sandbox::signal_main(init, false, signal, group)?)
     }
 
+    fn let_go(&self, record: &Record, asked: bool) -> Result<Option<HoldAgain>> {
+        let frozen = |init: Identity| {
+            let holds = base::proc::holds(init.pid).map_err(io_error("read", "/proc"))?.unwrap_or_default();
+            Ok::<_, LifecycleError>(holds.iter().any(|hold| matches!(hold, Hold::Cgroup { .. })))
+        };
+        // Most run, and their runtimes need not be asked.
+        if !asked && !record.init.map(frozen).transpose()?.unwrap_or(false) {
+            return Ok(None);
+        }
+        let container = found(container_of(record)?)?;
+        if !asked {
+            return containers::check_free(&container).map(|()| None).map_err(container_error);
+        }
+        let thawed = containers::thaw(&container).map_err(container_error)?;
+        Ok(thawed.map(|thawed| -> HoldAgain { Box::new(|| thawed.hold_again()) }))
+    }
+
     fn thaw(&self, _: &SessionId) {
         // Its cgroup is its runtime's, and so is its pause.
     }
 
     fn end(&self, record: &Record) -> Result<()> {
         let asked = Asked::in_directory(&self.place.criu_log(&record.id));
-        let was_asked = asked.wait()?;
+        let note = asked.wait()?;
         let force = match record.init {
             // All of its processes end with the first one.
             Some(init) if init.is_alive() => {
+                maker_of(container_of(record)?)?.about_to_end(init.pid).map_err(back_error)?;
+                asked.ending(init);
                 end_boxes(&record.id, &[init])?;
                 Some(false)
             }
-            Some(_) => None,
-            None => was_asked.then_some(true),
+            // The record may name a process that was ended long before the runtime was asked.
+            init => note.is_some_and(|note| note.is_open(init)).then_some(true),
         };
         if let Some(force) = force {
-            maker_of(container_of(record)?)?.delete(force).map_err(back_error)?;
+            let container = container_of(record)?;
+            if force {
+                end_half_made(record, container)?;
+            }
+            maker_of(container)?.delete(force).map_err(back_error)?;
+        } else if note.is_some_and(|note| note.ends(record.init)) {
+            // Ended by a daemon that did not come to the rest. Somebody may have started another one under this id since, which stays: if it is
+            // in the way, a return says so.
+            let _stays = maker_of(container_of(record)?)?.delete(false);
         }
         asked.forget()
     }
@@ -208,51 +269,45 @@ impl Habitat for Containers {
     }
 }
 
-/// The container that a session is.
-fn container_of(record: &Record) -> Result<&ContainerRecord> {
-    let missing = || LifecycleError::BadRequest {
-        detail: format!("session {} was a container on another machine, and is none here", record.name),
-    };
-    record.container.as_ref().ok_or_else(missing)
+/// Ends processes of a restore that was cut short. The runtime does not know of them.
+fn end_half_made(record: &Record, container: &ContainerRecord) -> Result<()> {
+    let specification = live(container).or_else(|_| {
+        // containerd may just be starting anew, and a removal waits for that. Who is below its shim goes on meanwhile.
+        maker_of(container)?.delete(true).map_err(back_error)?;
+        live(container)
+    });
+    // Without a specification there is no runtime either that would make it.
+    let Ok(specification) = specification else { return Ok(()) };
+    match maker_of(container)?.end_strays(&specification) {
+        true => Ok(()),
+        false => Err(LifecycleError::Bug(format!(
+            "processes of container {} did not end after SIGKILL",
+            record.name
+        ))),
+    }
 }
 
 /// Refuses images that ask for more than the specification has.
-fn check(record: &Record, specification: &Specification, images: &Path) -> Result<()> {
-    let findings = back::check(specification, &record.files_at, &claimed(images)?);
+fn check(record: &Record, specification: &Specification, claimed: &Claimed) -> Result<()> {
+    let findings = back::check(specification, &record.files_at, claimed);
     match findings.is_empty() {
         true => Ok(()),
         false => Err(LifecycleError::Untrusted { uid: record.owner.uid, findings }),
     }
 }
 
-/// Why a container cannot be brought back, if that can be told by what it was made from.
-fn why_not(container: &Container) -> Option<&'static str> {
-    let specification = &container.specification;
-    if specification.at("/process/terminal").and_then(Value::as_bool) == Some(true) {
-        return Some("it has a terminal, and whoever holds the other end of that is in no snapshot");
+/// What is mounted in it: as its bundle says now, where that is who says it; otherwise as it was when it became a session.
+fn volumes(record: &Record) -> Volumes {
+    let Some(container) = &record.container else { return Volumes::default() };
+    let in_bundle = matches!(container.runtime.kind(), Kind::Runc | Kind::Crun);
+    match in_bundle.then(|| live(container)) {
+        Some(Ok(specification)) => {
+            Volumes::of(&specification, &record.files_at, &container.bundle, &container.id)
+        }
+        _ => Volumes {
+            mapped: record.mapped.clone(),
+            read_only: container.read_only.clone(),
+            private: container.private.clone(),
+        },
     }
-    if !specification.namespaces().iter().any(|one| one.kind == "pid" && one.path.is_none()) {
-        return Some("it has no process ids of its own, so that they may not be free when it comes back");
-    }
-    if container.annotations.get(REMOVED_AT_ITS_END).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
-        return Some(
-            "it was started with --rm, and would be gone with all its files when it is put to sleep",
-        );
-    }
-    None
-}
-
-/// Directories of the host that it sees elsewhere, the innermost last.
-fn volumes(specification: &Specification) -> Vec<(PathBuf, PathBuf)> {
-    let mounts = specification.mounts().into_iter().filter(|mount| mount.is_bind());
-    let mut found: Vec<(PathBuf, PathBuf)> =
-        mounts.filter_map(|mount| Some((mount.destination, fs::canonicalize(mount.source).ok()?))).collect();
-    found.sort_by_key(|(inside, _)| inside.components().count());
-    found
-}
-
-/// What is in memory, or the kernel's.
-fn private(specification: &Specification) -> Vec<PathBuf> {
-    let mounts = specification.mounts().into_iter().filter(|mount| !mount.is_bind());
-    mounts.map(|mount| mount.destination).collect()
 }

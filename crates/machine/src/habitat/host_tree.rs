@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use checkpoint_criu::images::Images;
 use image_trust::TrustError;
-use lifecycle::ports::{Habitat, Made, Record};
+use lifecycle::ports::{Habitat, Made, Record, Saving};
 use lifecycle::{LifecycleError, Result, SessionId};
 use rustix::process::Signal;
 use sandbox::process::{self, Identity, ProcessInfo};
@@ -62,8 +62,8 @@ impl Habitat for HostTree {
         Ok(Identity::of(pid)?)
     }
 
-    fn save(&self, _: &Record, _: &Path) -> Result<()> {
-        Ok(())
+    fn saving<'a>(&'a self, _: &'a Record) -> Result<Saving<'a>> {
+        Ok(Box::new(|_| Ok(())))
     }
 
     fn places(&self, record: &Record) -> Places {

@@ -12,6 +12,8 @@ mod joined;
 mod own_box;
 mod room;
 mod same_files;
+mod second;
+mod suitable;
 
 pub(crate) use container::Containers;
 pub(crate) use host_tree::HostTree;

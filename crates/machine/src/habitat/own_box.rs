@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use api::{Network, Server};
 use base::io_error;
 use checkpoint_criu::images::{FileKind, Images};
-use lifecycle::ports::{Habitat, LOG, Made, Place, Record, make_private};
+use lifecycle::ports::{Habitat, LOG, Made, Place, Record, Saving, make_private};
 use lifecycle::{LifecycleError, Result, SessionId};
 use rustix::process::Signal;
 use sandbox::bounded;
@@ -223,16 +223,18 @@ impl Habitat for OwnBox {
         Ok(root)
     }
 
-    fn save(&self, record: &Record, images: &Path) -> Result<()> {
+    fn saving<'a>(&'a self, record: &'a Record) -> Result<Saving<'a>> {
         let holder = holder(record)?;
-        let path = images.join(TMPFS_FILE);
-        let archive = File::create_new(&path).map_err(io_error("create", &path))?;
-        sandbox::pack_tmpfs(&self.program, holder, archive)?;
-        // Staged like CRIU's own images, which nobody waits for to reach the disk.
-        let path = images.join(CLOCKS_FILE);
-        let clocks = serde_json::to_vec_pretty(&sandbox::clocks_of(holder)?)
-            .map_err(|error| LifecycleError::Bug(format!("clocks cannot be written: {error}")))?;
-        Ok(fs::write(&path, clocks).map_err(io_error("write", &path))?)
+        Ok(Box::new(move |images| {
+            let path = images.join(TMPFS_FILE);
+            let archive = File::create_new(&path).map_err(io_error("create", &path))?;
+            sandbox::pack_tmpfs(&self.program, holder, archive)?;
+            // Staged like CRIU's own images, which nobody waits for to reach the disk.
+            let path = images.join(CLOCKS_FILE);
+            let clocks = serde_json::to_vec_pretty(&sandbox::clocks_of(holder)?)
+                .map_err(|error| LifecycleError::Bug(format!("clocks cannot be written: {error}")))?;
+            Ok(fs::write(&path, clocks).map_err(io_error("write", &path))?)
+        }))
     }
 
     fn places(&self, record: &Record) -> Places {

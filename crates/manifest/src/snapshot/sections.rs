@@ -190,19 +190,23 @@ impl TypedSection for WorkspaceSection {
 
 /// `outside`: files that belong to the state and are not in the workspace.
 ///
-/// The tree is one from `/`, with the directories that lead to a file and nothing else. A file without content was open for
-/// reading: a restore needs it as it was, so its size and times are here to be compared.
+/// The tree is one from `/`, with the directories that lead to a file, all of the volumes that were chosen, and nothing else. A file without
+/// content was open for reading: a restore needs it as it was, so its size and times are here to be compared.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OutsideSection {
     /// The tree and how many bytes its files have; absent if there are none.
     pub tree: Option<(ObjectId, u64)>,
     /// What a restore will not bring back.
     pub not_captured: Vec<NotCaptured>,
+    /// Directories of which everything was to be captured, by their full paths.
+    pub volumes: Vec<ByteText>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct OutsideAttributes {
     not_captured: Vec<NotCaptured>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    volumes: Vec<ByteText>,
 }
 
 impl TypedSection for OutsideSection {
@@ -211,14 +215,14 @@ impl TypedSection for OutsideSection {
 
     fn to_section(&self) -> Result<Section> {
         section::<Self>(
-            OutsideAttributes { not_captured: self.not_captured.clone() },
+            OutsideAttributes { not_captured: self.not_captured.clone(), volumes: self.volumes.clone() },
             self.tree.map(|(tree, bytes)| Root::tree("tree", tree, bytes)).into_iter().collect(),
         )
     }
 
     fn read(section: &Section) -> Result<Self> {
-        let OutsideAttributes { not_captured } = attributes(section)?;
-        Ok(Self { tree: tree(section)?, not_captured })
+        let OutsideAttributes { not_captured, volumes } = attributes(section)?;
+        Ok(Self { tree: tree(section)?, not_captured, volumes })
     }
 }
 
@@ -405,6 +409,7 @@ mod tests {
         through_bytes(&OutsideSection {
             tree: Some((id(5), 12)),
             not_captured: vec![NotCaptured { path: "/var/log/x".into(), reason: "permission denied".into() }],
+            volumes: vec!["/data".into(), ByteText::new(*b"/n\xff")],
         });
         through_bytes(&NotebookSection {
             path: ByteText::new(*b"n\xff.ipynb"),

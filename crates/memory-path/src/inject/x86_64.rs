@@ -33,7 +33,17 @@ pub(crate) struct Injection<'a> {
     gate: u64,
     registers: Registers,
     mask: u64,
+    filters: Filters,
     is_over: bool,
+}
+
+/// What a thread's filters of system calls have to say of the calls that we have it make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Filters {
+    /// It has none.
+    None,
+    /// They are not asked for as long as it is in our hands: these are its options of before.
+    Suspended(ptrace::Options),
 }
 
 impl<'a> Injection<'a> {
@@ -44,6 +54,7 @@ impl<'a> Injection<'a> {
         let gate = call_gate(pid)?;
         let memory = Memory::open(pid)?;
         let mut why = "each is about to get a signal";
+        let mut is_filtered = false;
         for thread in standing.without_signal() {
             let registers = ptrace::getregs(Pid::from_raw(thread.id))
                 .map_err(MemoryError::number("read the registers", pid))?;
@@ -56,11 +67,19 @@ impl<'a> Injection<'a> {
             }
             let mask =
                 sys::signal_mask(thread.id).map_err(MemoryError::number("read the blocked signals", pid))?;
+            let Some(filters) = Filters::out_of_the_way(pid, thread.id, standing.options())? else {
+                is_filtered = true;
+                continue;
+            };
+            let injection = Self { pid, thread, gate, registers, mask, filters, is_over: false };
             sys::set_signal_mask(thread.id, ALL_BUT_TRAP)
                 .map_err(MemoryError::number("block the signals", pid))?;
-            return Ok(Self { pid, thread, gate, registers, mask, is_over: false });
+            return Ok(injection);
         }
-        Err(MemoryError::Busy { pid, detail: why })
+        match is_filtered {
+            true => Err(MemoryError::not_here(pid, NotHere::Filtered)),
+            false => Err(MemoryError::Busy { pid, detail: why }),
+        }
     }
 
     /// Has the thread make one call; the inner result is the call's.
@@ -108,8 +127,31 @@ impl<'a> Injection<'a> {
 
     fn put_back(&mut self) -> std::result::Result<(), Errno> {
         self.is_over = true;
-        ptrace::setregs(Pid::from_raw(self.thread.id), self.registers)?;
+        let id = Pid::from_raw(self.thread.id);
+        if let Filters::Suspended(options) = self.filters {
+            ptrace::setoptions(id, options)?;
+        }
+        ptrace::setregs(id, self.registers)?;
         sys::set_signal_mask(self.thread.id, self.mask)
+    }
+}
+
+impl Filters {
+    /// Sees that the calls of a thread that stands are not shown to its filters, which might end the process for them; `None` if that cannot be
+    /// done. The kernel lets those do it who administer the machine, and forgets it when the thread is let go, however that comes about.
+    fn out_of_the_way(pid: i32, thread: i32, options: ptrace::Options) -> Result<Option<Self>> {
+        let status = proc::read_text(pid, &format!("task/{thread}/status"))
+            .map_err(MemoryError::system("read the status", pid))?
+            .ok_or(MemoryError::Gone { pid })?;
+        if proc::number_of::<u32>(&status, "Seccomp").is_none_or(|mode| mode == 0) {
+            return Ok(Some(Self::None));
+        }
+        let without = options | ptrace::Options::from_bits_retain(libc::PTRACE_O_SUSPEND_SECCOMP);
+        match ptrace::setoptions(Pid::from_raw(thread), without) {
+            Ok(()) => Ok(Some(Self::Suspended(options))),
+            Err(Errno::EPERM | Errno::EINVAL) => Ok(None),
+            Err(error) => Err(MemoryError::number("suspend the filters", pid)(error)),
+        }
     }
 }
 
@@ -135,9 +177,6 @@ fn check(pid: i32) -> Result<()> {
     let status = proc::read_text(pid, "status")
         .map_err(MemoryError::system("read the status", pid))?
         .ok_or(MemoryError::Gone { pid })?;
-    if proc::number_of::<u32>(&status, "Seccomp").is_some_and(|mode| mode != 0) {
-        return Err(MemoryError::not_here(pid, NotHere::Filtered));
-    }
     let ignored = proc::field(&status, "SigIgn").and_then(|text| u64::from_str_radix(text, 16).ok());
     match ignored {
         Some(ignored) if ignored & !ALL_BUT_TRAP == 0 => Ok(()),

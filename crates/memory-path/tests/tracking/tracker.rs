@@ -200,3 +200,37 @@ fn whoever_would_be_harmed_is_left_alone() {
         );
     }
 }
+
+#[test]
+fn whoever_administers_the_machine_follows_one_that_is_filtered() {
+    let mut victim = Victim::new();
+    let pages = victim.pages(4);
+    // Everything but reading and writing would end it.
+    victim.does("filter", &[]);
+    let pid = victim.pid();
+    let started = Tracker::start(pid);
+    if !rustix::process::geteuid().is_root() {
+        assert!(
+            matches!(started, Err(MemoryError::NotHere { reason: NotHere::Filtered, .. })),
+            "{started:?}"
+        );
+        return;
+    }
+    let mut tracker = started.unwrap();
+    let mut look = || {
+        Standing::with(pid, |standing| {
+            tracker.register(standing)?;
+            tracker.written(standing)
+        })
+        .unwrap()
+    };
+    assert_eq!(within(&look(), pages), [pages]);
+    victim.write(page(pages, 1).start, 3);
+    assert_eq!(within(&look(), pages), [page(pages, 1)]);
+    let status = base::proc::read_text(pid, "status").unwrap().unwrap();
+    assert_eq!(base::proc::number_of::<u32>(&status, "Seccomp"), Some(1));
+    // Its filter is asked again.
+    victim.tell("errors");
+    victim.tell("fork");
+    assert_eq!(victim.ended_by(), Some(9));
+}

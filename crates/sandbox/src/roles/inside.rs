@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
@@ -22,7 +22,7 @@ use super::{Outcome, number, options, rights, while_doing, with_causes};
 use crate::cgroup;
 use crate::exec::Entry;
 use crate::keepname;
-use crate::process::Identity;
+use crate::process::{self, Identity};
 use crate::spec::ROOT_PID;
 use crate::unix;
 
@@ -184,6 +184,6 @@ pub(super) fn parse_identity(value: &OsString) -> Outcome<Identity> {
 }
 
 fn passed_on(status: ExitStatus) -> ExitCode {
-    let status = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255);
+    let status = process::as_shell(status);
     ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX))
 }

@@ -19,6 +19,7 @@
 //! door        makes sockets in a box's network for `join`
 //! way-out     becomes pasta, which must not make its pipes larger
 //! real-ids    takes a user's real ids and becomes CRIU, for processes outside of boxes
+//! notes       becomes CRIU, with notes about the kernel that nobody else sees, for containers
 //! ```
 //!
 //! Each starts as a fresh process with one thread, so unsharing, entering and giving up credentials are plain calls, in an
@@ -33,6 +34,7 @@ mod init;
 mod inside;
 mod join;
 mod launch;
+mod notes;
 mod real_ids;
 mod relay;
 mod rights;
@@ -95,6 +97,7 @@ pub fn main() -> ExitCode {
         Some("door") => join::door(&words),
         Some("way-out") => way_out::way_out(words),
         Some("real-ids") => real_ids::real_ids(words),
+        Some("notes") => notes::notes(words),
         _ => Err("this program is run by infinijupd, not by hand".to_owned()),
     };
     outcome.unwrap_or_else(|failure| {

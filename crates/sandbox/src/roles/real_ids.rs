@@ -13,7 +13,7 @@ use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use super::{Outcome, number, options, while_doing};
 
 /// Where CRIU looks for its notes about the kernel.
-const KDAT: &str = "/run/criu.kdat";
+pub(super) const KDAT: &str = "/run/criu.kdat";
 
 pub(super) fn real_ids(words: Vec<OsString>) -> Outcome {
     let (mut uid, mut gid, mut kdat) = (0, 0, None);
@@ -41,7 +41,7 @@ pub(super) fn real_ids(words: Vec<OsString>) -> Outcome {
 /// Puts the notes at the place where CRIU looks, for everybody: what is dumped lives in the machine's own mount namespace, and CRIU
 /// takes every mount of a namespace other than its own for a part of the tree. They are written anew each time, and those of
 /// another boot are removed when the daemon starts.
-fn lay_down(kdat: &Path) -> Outcome<()> {
+pub(super) fn lay_down(kdat: &Path) -> Outcome<()> {
     let temporary = format!("{KDAT}.{}", rustix::process::getpid().as_raw_nonzero());
     fs::copy(kdat, &temporary).map_err(while_doing(format!("copy `{}`", kdat.display())))?;
     fs::rename(&temporary, KDAT).map_err(while_doing(format!("write `{KDAT}`")))

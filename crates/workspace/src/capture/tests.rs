@@ -90,7 +90,8 @@ fn policy_tree_takes_the_directory_within_patterns_and_bounds() {
     home.write("work/.infinijup/format", "a store");
     let big = home.write("work/z-big.bin", vec![1; 5000]);
     symlink("src/a.py", home.path("work/link")).unwrap();
-    let policy = FilePolicy::Tree { include: vec![], exclude: vec!["cache".into()], max_bytes: 1000 };
+    let policy =
+        FilePolicy::Tree { include: vec![], exclude: vec!["cache".into()], max_bytes: 1000, volumes: vec![] };
     let (captured, listing) = home.capture_with(&policy, &[], &Listing::default(), &[]);
     assert!(home.content_in(&listing, &kept).is_some());
     assert!(matches!(listing.entries[&home.path("work/link")].node, Node::Symlink { .. }));
@@ -114,7 +115,7 @@ fn what_a_pattern_takes_back_is_captured() {
     let file = home.write("work/build", "a file, not a directory");
     home.write("work/src/build/x.o", "x");
     let exclude = vec!["*.log".into(), "!keep.log".into(), "build/".into()];
-    let policy = FilePolicy::Tree { include: vec![], exclude, max_bytes: 1 << 20 };
+    let policy = FilePolicy::Tree { include: vec![], exclude, max_bytes: 1 << 20, volumes: vec![] };
     let (captured, listing) = home.capture_with(&policy, &[], &Listing::default(), &[]);
     assert!(home.content_in(&listing, &kept).is_some() && home.content_in(&listing, &file).is_some());
     assert_eq!(home.content_in(&listing, &left), None);

@@ -2,6 +2,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use manifest::snapshot::WorkspacePolicy;
 use proptest::prelude::*;
 
 use super::*;
@@ -124,7 +125,12 @@ fn what_was_added_to_the_directory_goes_if_the_automatic_snapshot_has_it_as_it_i
     let to = home.capture_tree();
     let added = home.write("work/new/dir/added", "new");
     let excluded = home.write("work/x.tmp", "excluded");
-    let policy = FilePolicy::Tree { include: vec![], exclude: vec!["*.tmp".into()], max_bytes: u64::MAX };
+    let policy = FilePolicy::Tree {
+        include: vec![],
+        exclude: vec!["*.tmp".into()],
+        max_bytes: u64::MAX,
+        volumes: vec![],
+    };
     let automatic = home.capture_with(&policy, &[], &Listing::default(), &[]).1;
     let later = home.write("work/later", "after the automatic snapshot");
     let changed = home.write("work/new/changed", "x");
@@ -367,7 +373,7 @@ fn the_directory_that_a_process_was_in_comes_back() {
 fn a_file_that_was_only_seen_is_in_nobodys_way() {
     let home = Home::new();
     let big = home.write("work/big", vec![1; 5000]);
-    let policy = FilePolicy::Tree { include: vec![], exclude: vec![], max_bytes: 1000 };
+    let policy = FilePolicy::Tree { include: vec![], exclude: vec![], max_bytes: 1000, volumes: vec![] };
     let (_, to) = home.capture_with(&policy, &[], &Listing::default(), &[]);
     assert!(to.entries.contains_key(&big));
     home.write("work/big", "another size");
@@ -403,4 +409,47 @@ proptest! {
         file.read_exact_at(&mut found, 0).unwrap();
         prop_assert_eq!(found, new);
     }
+}
+
+#[test]
+fn what_may_only_be_read_is_never_written_to() {
+    let mut home = Home::new();
+    // A directory that is hidden behind one of the machine's, and a file that was read there.
+    for name in ["work/data/hidden", "work/data/same", "work/data/deep/er"] {
+        home.write(name, "old");
+    }
+    symlink("hidden", home.path("work/data/link")).unwrap();
+    let to = home.capture_tree();
+    let there = home.path("elsewhere");
+    let (at, same) = (home.path("work/data"), home.write("elsewhere/same", "new"));
+    home.places.mapped = vec![(at.clone(), there.clone())];
+    home.places.read_only = vec![at.clone()];
+    let (policy, automatic) = (tree(), automatic(&home));
+    assert!(!automatic.entries.keys().any(|path| path.starts_with(&at)), "what is hidden is nobody's work");
+    let plan = home.put_back(&policy, &to).plan().unwrap();
+    assert_eq!((plan.write.len(), plan.create.len(), plan.remove.len(), plan.blocked), (0, 0, 0, vec![]));
+    home.put_back(&policy, &to).run(&automatic).unwrap();
+    assert_eq!(fs::read(&same).unwrap(), b"new");
+    assert_eq!(fs::read_dir(&there).unwrap().count(), 1);
+    // A process that had it open could not go on with another one.
+    let to = Listing { open: Some([at.join("same"), at.join("hidden")].into()), ..to };
+    fs::write(&same, "longer").unwrap();
+    let blocked = home.put_back(&policy, &to).plan().unwrap().blocked;
+    let told: Vec<_> =
+        blocked.iter().map(|Blocked { path, reason }| (path.clone(), reason.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (at.join("hidden"), "is gone, and was where it may only be read"),
+            (at.join("same"), "has 6 bytes, had 3 at the snapshot, and is where it may only be read"),
+        ]
+    );
+    // A workspace that may only be read is not gone through, and nothing in it goes.
+    home.places.mapped.clear();
+    home.places.read_only = vec![home.path("work")];
+    let stranger = home.write("work/stranger", "x");
+    let (captured, listing) = home.capture_with(&policy, &[], &Listing::default(), &[]);
+    assert_eq!((captured.workspace.policy, listing.whole_tree), (WorkspacePolicy::Open, false));
+    home.put_back(&policy, &to).run(&Listing::default()).unwrap();
+    assert!(stranger.exists());
 }

@@ -184,7 +184,9 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
     def _deliver(self, message: Incoming) -> None:
         """To the kernel; or back into the queue, if it is not there any more when the turn comes."""
         if self.holding:
-            self.held.appendleft(message)
+            # In both places it would wait for its own end.
+            if not self.gate.put_back(message):
+                self.held.appendleft(message)
             return
         if self.desk.asleep:
             self._take_asleep(message)

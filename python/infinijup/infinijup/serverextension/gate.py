@@ -66,6 +66,14 @@ class CellGate:
             self.running = None
             self.pump()
 
+    def put_back(self, message: Incoming) -> bool:
+        """It could not go, and is the first of those that wait; `pump` lets it go. False if it had not waited here."""
+        if self.running is not message:
+            return False
+        self.running = None
+        self.queue.appendleft(message)
+        return True
+
     def cut(self, keep: set[str]) -> None:
         """The process is another one, which has only these requests. What waits behind a cell that it has not is lost with it."""
         if self.running is None or self.running.id not in keep:

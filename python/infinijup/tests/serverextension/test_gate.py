@@ -91,6 +91,34 @@ def test_what_waits_behind_a_cell_that_is_lost_is_lost(keep):
     assert asyncio.run(story()) == ((False, ["b"]) if keep else (True, []))
 
 
+def test_a_cell_that_could_not_go_is_the_next_one():
+    async def story():
+        done, free = [], False
+
+        def send(message):
+            done.append(message.id if free else f"not {message.id}")
+            if not free:
+                assert gate.put_back(message)
+
+        async def before(cell, snapshot):
+            pass
+
+        gate = CellGate(send, done.append, before, done.append)
+        messages = [Message(name) for name in "ab"]
+        for message in messages:
+            gate.offer(message)
+        await turns()
+        assert not gate.put_back(messages[1]), "it has not left the queue"
+        free = True
+        gate.pump()
+        await turns()
+        gate.ended("a", None)
+        await turns()
+        return done
+
+    assert asyncio.run(story()) == ["not a", "a", "b"]
+
+
 class Daemon:
     """One that takes snapshots when the test says so."""
 

@@ -169,6 +169,29 @@ async def test_a_swap_that_somebody_else_began_is_seen(notebook, page, daemon, e
     assert (await opened.run("print(3)")).text == "3\n"
 
 
+@pytest.mark.parametrize("kind", ["rollback", "suspend"])
+async def test_a_cell_that_meets_a_swap_on_its_way_is_run(notebook, page, extension, monkeypatch, kind):
+    """Its turn has come, and before it goes somebody begins to exchange the process, and gives it up."""
+    kernel = (await notebook())["kernel"]["id"]
+    turn, goes = asyncio.Event(), asyncio.Event()
+
+    async def before(connection, cell, snapshot):
+        turn.set()
+        await goes.wait()
+
+    monkeypatch.setattr(SwapAwareConnection, "_before_cell", before)
+    opened = await page(kernel)
+    answers = [opened.execute(f"print({number})") for number in range(2)]
+    await turn.wait()
+    extension.hub.swaps.begin(kernel, "somebody", kind)
+    goes.set()
+    await asyncio.sleep(0.1)
+    await extension.hub.swaps.end(kernel, "somebody", kind, None)
+    for number, answer in enumerate(answers):
+        await asyncio.wait_for(answer.done.wait(), 20)
+        assert (answer.status, answer.text) == ("ok", f"{number}\n")
+
+
 async def test_a_refused_restore_changes_nothing(notebook, page, rest, daemon, until):
     kernel = (await notebook())["kernel"]["id"]
     opened = await page(kernel)

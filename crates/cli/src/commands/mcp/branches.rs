@@ -117,10 +117,7 @@ impl Server {
             from: asked.from,
             name: asked.name,
             count: Some(count),
-            gpus: None,
-            notebook: None,
-            force: false,
-            map: Vec::new(),
+            ..BranchRequest::default()
         };
         let branches = self
             .daemon

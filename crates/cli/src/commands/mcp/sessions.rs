@@ -136,9 +136,7 @@ impl Server {
             env: start::environment(),
             outside: asked.network,
             files: match asked.files {
-                Some(Files::Tree) => {
-                    FilePolicy::Tree { include: Vec::new(), exclude: Vec::new(), max_bytes: None }
-                }
+                Some(Files::Tree) => FilePolicy::tree(None),
                 Some(Files::None) => FilePolicy::None,
                 Some(Files::Open) => FilePolicy::Open,
                 None => FilePolicy::default(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use api::{AttachRequest, CheckpointRequest, JobResult, RestoreRequest, Text};
+use api::{AttachRequest, CheckpointRequest, ContainerName, JobResult, RestoreRequest, Text};
 
 use super::job::expect_result;
 use super::ps::One;
@@ -22,10 +22,14 @@ pub(super) fn attach(online: &Online<'_>, args: AttachArgs) -> Result<()> {
 
 /// The session that was named, or that a container is. It becomes one by this, if it is none.
 pub(super) fn session_of(online: &Online<'_>, which: WhichOrContainer) -> Result<String> {
-    let container = match which.named() {
-        Named::Session(session) => return Ok(session),
-        Named::Container(container) => container,
-    };
+    match which.named() {
+        Named::Session(session) => Ok(session),
+        Named::Container(container) => adopted(online, container),
+    }
+}
+
+/// The session that a container is.
+pub(super) fn adopted(online: &Online<'_>, container: ContainerName) -> Result<String> {
     let request = AttachRequest { pid: None, container: Some(container), name: None };
     let result = online.post_job("/v1/attach".to_owned(), &request)?;
     let session = expect_result!(result, JobResult::Session(session) => session);

@@ -4,10 +4,11 @@ use anyhow::Result;
 use api::{BranchOutcome, BranchRequest, JobResult};
 use serde::Serialize;
 
+use super::attach::adopted;
 use super::client::session_path;
 use super::job::expect_result;
 use super::{Message, OfSession, Online, show};
-use crate::args::BranchArgs;
+use crate::args::{BranchArgs, Named};
 use crate::error::DaemonError;
 use crate::format;
 
@@ -25,8 +26,14 @@ fn says(error: &anyhow::Error, code: &str) -> bool {
 }
 
 pub(super) fn run(online: &Online<'_>, args: BranchArgs) -> Result<()> {
-    let session = args.which.session;
+    let (session, container) = match args.which.named() {
+        Named::Session(session) => (session, None),
+        // A snapshot may be of another one: then this one only says what the branch is made as.
+        Named::Container(container) if args.from.is_some() => (container.which.clone(), Some(container)),
+        Named::Container(container) => (adopted(online, container)?, None),
+    };
     let request = BranchRequest {
+        container,
         from: args.from,
         name: args.name,
         count: args.count,
@@ -35,7 +42,11 @@ pub(super) fn run(online: &Online<'_>, args: BranchArgs) -> Result<()> {
         force: args.force,
         map: args.map,
     };
-    let result = match online.post_job(format!("{}/branch", session_path(&session)), &request) {
+    let path = match &request.container {
+        Some(_) => "/v1/branches".to_owned(),
+        None => format!("{}/branch", session_path(&session)),
+    };
+    let result = match online.post_job(path, &request) {
         Err(error) if request.from.is_none() && says(&error, NO_SESSION) => {
             let request = BranchRequest { from: Some(session.clone()), ..request };
             match online.post_job("/v1/branches".to_owned(), &request) {

@@ -1,11 +1,25 @@
-//! `check`: the daemon's answer, in the words of `doctor`.
+//! `check` and `trust`: the daemon's answer, in the words of `doctor`.
 
 use anyhow::Result;
-use api::{CheckRequest, FindingState, MappedDirectory, SnapshotCheck};
+use api::{CheckRequest, CommitView, FindingState, MappedDirectory, Nothing, SnapshotCheck};
+use serde::Serialize;
 
 use super::client::commit_path;
 use super::{Message, Online, doctor, show};
 use crate::error::CliError;
+
+/// What was trusted.
+#[derive(Serialize)]
+struct Trusted {
+    commit: String,
+}
+
+pub(super) fn trust(online: &Online<'_>, snapshot: &str) -> Result<()> {
+    let found: CommitView = online.post(format!("{}/trust", commit_path(snapshot)), &Nothing {})?;
+    let line = format!("snapshot {} counts as your own from here on", show::short(&found.id));
+    let content = Trusted { commit: found.id };
+    Ok(online.printer().data(&Message { message_type: "trusted", content }, &[line])?)
+}
 
 pub(super) fn run(online: &Online<'_>, snapshot: &str, map: Vec<MappedDirectory>) -> Result<()> {
     let path = format!("{}/check", commit_path(snapshot));

@@ -105,6 +105,7 @@ pub(crate) fn run(context: &Context, command: OnlineCommand) -> Result<u8> {
         OnlineCommand::Rollback(args) => rollback::run(&online, args),
         OnlineCommand::Branch(args) => branch::run(&online, args),
         OnlineCommand::Check { snapshot, map } => check::run(&online, &snapshot, map),
+        OnlineCommand::Trust { snapshot } => check::trust(&online, &snapshot),
         OnlineCommand::Suspend(args) => sleep::suspend(&online, args),
         OnlineCommand::Resume(args) => sleep::resume(&online, args),
         OnlineCommand::Stop(args) => stop::run(&online, &args),

@@ -1,24 +1,22 @@
 //! `suspend`, `resume`
 
 use anyhow::Result;
-use api::{JobResult, ResumeRequest};
+use api::{JobResult, ResumeRequest, SuspendRequest};
 
 use super::attach::session_of;
 use super::client::session_path;
 use super::job::expect_result;
 use super::ps::One;
+use super::start::policy;
 use super::{Message, OfSession, Online, ask, show};
 use crate::args::{ResumeArgs, SuspendArgs};
 use crate::format;
 
-/// A request that says nothing but what is in its path.
-#[derive(serde::Serialize)]
-struct Nothing {}
-
 pub(super) fn suspend(online: &Online<'_>, args: SuspendArgs) -> Result<()> {
     let session = session_of(online, args.which)?;
     let session = session.as_str();
-    let result = online.post_job(format!("{}/suspend", session_path(session)), &Nothing {})?;
+    let request = SuspendRequest { files: policy(args.files)?, thaw: args.thaw, ..SuspendRequest::default() };
+    let result = online.post_job(format!("{}/suspend", session_path(session)), &request)?;
     let outcome = expect_result!(result, JobResult::Suspend(outcome) => outcome);
     online.tell_steps(&outcome.steps);
     let mut freed = format!("{} of memory", format::size(outcome.freed_bytes));

@@ -20,6 +20,7 @@ pub(super) fn run(online: &Online<'_>, args: SnapshotArgs) -> Result<()> {
         tag: args.tag,
         files: policy(args.files)?,
         quiesce: args.quiesce.map(shell),
+        thaw: args.thaw,
         ..SnapshotRequest::default()
     };
     let result = online.post_job(format!("{}/snapshot", session_path(&session)), &request)?;

@@ -101,12 +101,13 @@ pub(in crate::commands) fn environment() -> Vec<EnvVar> {
 
 /// The policy that was asked for, if any.
 pub(super) fn policy(options: FileOptions) -> Result<Option<FilePolicy>> {
-    let FileOptions { files, include, exclude, max_files: max_bytes } = options;
-    let is_plain = include.is_empty() && exclude.is_empty() && max_bytes.is_none();
+    let FileOptions { files, include, exclude, max_files: max_bytes, volume } = options;
+    let is_plain = include.is_empty() && exclude.is_empty() && max_bytes.is_none() && volume.is_empty();
+    let volumes = volume.into_iter().map(Text::from).collect();
     match files {
-        Some(FilesChoice::Tree) => Ok(Some(FilePolicy::Tree { include, exclude, max_bytes })),
+        Some(FilesChoice::Tree) => Ok(Some(FilePolicy::Tree { include, exclude, max_bytes, volumes })),
         _ if !is_plain => {
-            let what = "--include, --exclude and --max-files need `--files tree`".into();
+            let what = "--include, --exclude, --max-files and --volume need `--files tree`".into();
             Err(CliError::Usage { what }.into())
         }
         Some(FilesChoice::Open) => Ok(Some(FilePolicy::Open)),

@@ -9,6 +9,7 @@
 //! that makes sense, names what it could not try and why, and leaves a report that can be sent to somebody.
 
 mod checks;
+mod container;
 mod permission;
 mod python;
 mod report;
@@ -28,7 +29,7 @@ use crate::error::CliError;
 use crate::format;
 
 /// Every check, in order: what was never come to is in the report as skipped.
-const CHECKS: [&str; 18] = [
+const CHECKS: [&str; 19] = [
     "daemon",
     "driver",
     "doctor",
@@ -47,6 +48,7 @@ const CHECKS: [&str; 18] = [
     "suspend",
     "resume",
     "another gpu",
+    "container",
 ];
 
 pub(crate) fn run(context: &Context, args: &SelftestArgs) -> Result<()> {
@@ -120,7 +122,10 @@ impl<'a> Run<'a> {
         let place = Place::make()?;
         let gpus = self.choose(&host);
         self.one_session(&python, &place, &gpus)?;
-        self.another_gpu(&python, &place, &gpus)
+        self.another_gpu(&python, &place, &gpus)?;
+        let (image, bytes) = (self.args.image.as_deref(), self.report.bytes_per_gpu);
+        self.check("container", || container::check(online, image, &place, &gpus, bytes));
+        Ok(())
     }
 
     fn version(&mut self, name: &str, version: Option<String>) {

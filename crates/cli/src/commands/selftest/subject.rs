@@ -81,6 +81,15 @@ pub(super) struct Subject<'a> {
     patience: Duration,
 }
 
+/// What a session was given.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// How much of each GPU.
+    pub(super) bytes: u64,
+    /// How many of them.
+    pub(super) gpus: usize,
+}
+
 /// No question is taken for another, not even after a rollback or by a branch.
 static NONCE: AtomicU64 = AtomicU64::new(1);
 
@@ -94,7 +103,7 @@ impl<'a> Subject<'a> {
         bytes: u64,
         gpus: Vec<String>,
     ) -> Result<Self> {
-        let count = gpus.len();
+        let wanted = Wanted { bytes, gpus: gpus.len() };
         let request = StartRequest {
             name: Some(name.to_owned()),
             start: Start::Command {
@@ -122,6 +131,17 @@ impl<'a> Subject<'a> {
         };
         let result = online.post_job("/v1/sessions".to_owned(), &request)?;
         let session = *expect_result!(result, JobResult::Session(session) => session);
+        Self::of(online, session, directory, wanted)
+    }
+
+    /// One that runs the program already, in this directory. It is removed if it does not answer.
+    pub(super) fn of(
+        online: &'a Online<'a>,
+        session: SessionView,
+        directory: PathBuf,
+        wanted: Wanted,
+    ) -> Result<Self> {
+        let Wanted { bytes, gpus: count } = wanted;
         let all = bytes.saturating_mul(u64::try_from(count)?);
         let patience = PATIENCE + Duration::from_secs(all / BYTES_A_SECOND);
         let first = Answer {
