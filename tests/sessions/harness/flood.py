@@ -30,7 +30,7 @@ def bodies(path, seconds):
             client, state = key.fileobj, key.data
             try:
                 if events & selectors.EVENT_READ:
-                    answers[client.recv(1 << 16)[9:12].decode() or "closed"] += 1
+                    answers[last_words(client)] += 1
                     selector.unregister(client)
                 elif events & selectors.EVENT_WRITE:
                     count = client.send(state["pending"] or PIECE)
@@ -39,10 +39,19 @@ def bodies(path, seconds):
             except BlockingIOError:
                 pass
             except OSError:
-                answers["broken"] += 1
+                # It hung up while we were sending; what it said before that is there to be read.
+                answers[last_words(client)] += 1
                 selector.unregister(client)
     answers["still taking"] = len(selector.get_map())
     return {"connections": CONNECTIONS, "sent": sent, "answers": answers}
+
+
+def last_words(client):
+    """The code of an answer that has come already."""
+    try:
+        return client.recv(1 << 16)[9:12].decode() or "closed"
+    except OSError:
+        return "broken"
 
 
 def requests(path, seconds):
