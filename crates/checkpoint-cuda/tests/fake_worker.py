@@ -66,6 +66,9 @@ def serve(request):
     if what == "hang":
         while not os.path.exists(f"{DIR}/go"):
             time.sleep(0.01)
+            if not os.path.exists(DIR):
+                # The test is over, and nobody will ever say so.
+                os._exit(1)
     elif what == "slow":
         time.sleep(2)
     elif what == "die-before":

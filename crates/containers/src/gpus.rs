@@ -7,7 +7,7 @@ use base::proc;
 use gpu_detect::{Report, Strategy};
 
 use crate::container::Container;
-use crate::examine::{Finding, Topic};
+use crate::finding::{Finding, Topic};
 
 /// NVIDIA's devices have this major number; nvidia-uvm's and others' are given out when the driver is loaded.
 const NVIDIA: u32 = 195;

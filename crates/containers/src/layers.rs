@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base::proc::{self, Mount};
 
 use crate::container::Container;
-use crate::examine::{Finding, Topic};
+use crate::finding::{Finding, Topic};
 use crate::volumes::Volumes;
 
 /// File systems that live in the kernel alone, or in memory: CRIU makes them again, or saves what is in them.
@@ -146,7 +146,7 @@ fn watches(mounts: &[Mount], pids: &[i32]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::examine::Weight;
+    use crate::finding::Weight;
 
     fn mount(target: &str, kind: &str, options: &str) -> Mount {
         Mount::parse(&format!("1 2 0:1 / {target} rw - {kind} {kind} {options}")).unwrap()

@@ -18,6 +18,7 @@ pub mod devices;
 pub mod error;
 pub mod examine;
 mod find;
+pub mod finding;
 mod gpus;
 pub mod held;
 mod layers;
@@ -35,8 +36,9 @@ mod volumes;
 
 pub use container::{Container, ContainerId, Image, Kind, Pod, RootFilesystem, Runtime, Status};
 pub use error::{Class, ContainerError, Result};
-pub use examine::{Examination, Finding, Topic, Weight, examine};
+pub use examine::{Examination, examine};
 pub use find::find;
+pub use finding::{Finding, Topic, Weight};
 pub use held::{By, Held};
 pub use places::{Narrowed, Places};
 pub use query::Query;

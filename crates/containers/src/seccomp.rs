@@ -6,7 +6,7 @@
 use base::proc;
 
 use crate::container::Container;
-use crate::examine::{Finding, Topic};
+use crate::finding::{Finding, Topic};
 
 /// Looks at the specification, and at whether the processes are filtered at all.
 pub(crate) fn look(container: &Container, pids: &[i32]) -> Vec<Finding> {

@@ -245,7 +245,7 @@ while True:
     with open(out + ".new", "w") as new:
         new.write(str(number))
     os.rename(out + ".new", out)
-    time.sleep(0.01)
+    time.sleep(0.3)
 "#;
 
 /// Lets everything take its way, counts what is filled, and breaks in the middle of it if it is to.

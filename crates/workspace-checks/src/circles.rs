@@ -14,7 +14,8 @@ use crate::files::TextFile;
 use crate::modules::{Modules, Names};
 
 /// The crates that are held to this.
-pub const CHECKED: &[&str] = &["cas-core", "checkpoint-cuda", "lifecycle", "memory-path", "session-record"];
+pub const CHECKED: &[&str] =
+    &["cas-core", "checkpoint-cuda", "containers", "lifecycle", "memory-path", "session-record"];
 
 /// The source files of a crate of ours, with their paths seen from its `src`.
 pub fn files_of<'a>(sources: &'a [TextFile], name: &str) -> impl Iterator<Item = (&'a Path, &'a TextFile)> {

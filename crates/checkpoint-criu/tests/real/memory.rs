@@ -200,7 +200,7 @@ while True:
     right = zlib.crc32(data) == mark
     with open(sys.argv[1] + '/said', 'a') as said:
         said.write('right\\n' if right else 'wrong\\n')
-    time.sleep(0.02)
+    time.sleep(0.2)
 ";
 
 #[test]

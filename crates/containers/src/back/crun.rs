@@ -14,10 +14,10 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
+use super::claimed::Claimed;
 use super::crun_left::{end_nobodys, remove_cgroups, unmount_root};
 use super::crun_state;
 use super::error::{BackError, Result};
-use super::judge::Claimed;
 use super::restoring::Restore;
 use super::runc::Runc;
 use super::runc_state::RuncState;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::Path;
 
-use super::judge::{Claimed, ClaimedMount, ClaimedThread, check};
+use super::claimed::{Claimed, ClaimedMount, ClaimedThread};
+use super::judge::check;
 use crate::specification::Specification;
 
 const LIVE: &str = r#"{

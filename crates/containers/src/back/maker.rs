@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::Child;
 
+use super::claimed::Claimed;
 use super::containerd::Containerd;
 use super::crun::Crun;
 use super::error::Result;
-use super::judge::Claimed;
 use super::podman::Podman;
 use super::restoring::{Restore, descriptors};
 use super::runc::Runc;

@@ -39,6 +39,7 @@
 
 mod address;
 mod apart;
+mod claimed;
 mod containerd;
 mod criu_program;
 mod crun;
@@ -64,10 +65,11 @@ mod strays;
 mod stuck;
 mod surroundings;
 
+pub use claimed::{Claimed, ClaimedMount, ClaimedThread};
 pub use containerd::Containerd;
 pub use crun::Crun;
 pub use error::{BackError, Result};
-pub use judge::{Claimed, ClaimedMount, ClaimedThread, check};
+pub use judge::check;
 pub use maker::Maker;
 pub use podman::Podman;
 pub(crate) use resolve::inside;

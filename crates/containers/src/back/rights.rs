@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use super::judge::ClaimedThread;
+use super::claimed::ClaimedThread;
 use crate::specification::Specification;
 
 const SETGID: u64 = 1 << 6;

@@ -78,11 +78,13 @@ mod tests {
         let limited = Limited::new(crate::tests::server(), 1 << 20);
         let begun = Instant::now();
         std::thread::scope(|scope| {
-            scope.spawn(|| limited.pay(2 << 20));
-            std::thread::sleep(Duration::from_millis(100));
+            let pack = scope.spawn(|| limited.pay(5 << 20));
+            while *limited.paid_until.lock().unwrap() < begun + Duration::from_secs(5) {
+                std::thread::yield_now();
+            }
             limited.pay(100);
-            assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+            assert!(!pack.is_finished(), "it waited for the pack");
         });
-        assert!(begun.elapsed() >= Duration::from_secs(2));
+        assert!(begun.elapsed() >= Duration::from_secs(5));
     }
 }

@@ -82,6 +82,7 @@ mod tests {
         let begun = Instant::now();
         Link::new(None).pass(Way::In, u64::MAX, || Ok::<_, ()>(())).unwrap();
         Link::new(Some(0)).pass(Way::In, u64::MAX, || Ok::<_, ()>(())).unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(1));
+        // At any speed, so many bytes would take years.
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
 }
