@@ -12,7 +12,7 @@ use super::messages::{
     ContainerInfo, Containers, FoundImage, GetImage, GetMounts, GetTask, ListContainers, ListTasks,
     SnapshotMount, SnapshotMounts, Task, Tasks,
 };
-use super::{Wanted, cgroup_of, first_process, layers, mounted_root};
+use super::shared::{Wanted, cgroup_of, first_process, layers, mounted_root};
 use crate::container::{Container, ContainerId, Image, Pod, RootFilesystem, Runtime, Status};
 use crate::error::{ContainerError, Result};
 use crate::places::Places;

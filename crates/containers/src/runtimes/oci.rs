@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Wanted, cgroup_of, first_process, mounted_root, read_specification};
+use super::shared::{Wanted, cgroup_of, first_process, mounted_root, read_specification};
 use crate::command::{Said, ask};
 use crate::container::{Container, ContainerId, RootFilesystem, Runtime, Status};
 use crate::error::{ContainerError, Result};

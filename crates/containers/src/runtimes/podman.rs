@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::oci::status;
-use super::{Wanted, cgroup_of, first_process, layers, mounted_root, read_specification};
+use super::shared::{Wanted, cgroup_of, first_process, layers, mounted_root, read_specification};
 use crate::command::{Said, ask};
 use crate::container::{Container, ContainerId, Image, Pod, RootFilesystem, Runtime, Status};
 use crate::error::{ContainerError, Result};
