@@ -58,6 +58,8 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
         super().__init__(*args, **kwargs)
         self.held: deque[Incoming] = deque()
         self.settled = False
+        # Whether something that the kernel has published came by the sockets of now.
+        self.hears = False
         self.generation = 0
         self.gate = CellGate(self._deliver, self._abort_message, self._before_cell, self._after_cell)
         self._probes: set[str] = set()
@@ -116,6 +118,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             super().create_stream()
         finally:
             context.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
+        self.hears = False
         for stream in self.channels.values():
             stream.era = self.desk.era
 
@@ -182,14 +185,9 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             self._deliver(message)
 
     def _deliver(self, message: Incoming) -> None:
-        """To the kernel; or back into the queue, if it is not there any more when the turn comes."""
-        if self.holding:
-            # In both places it would wait for its own end.
-            if not self.gate.put_back(message):
-                self.held.appendleft(message)
-            return
-        if self.desk.asleep:
-            self._take_asleep(message)
+        """To the kernel; or back to those that wait, if it is not there any more when the turn comes."""
+        if self.holding or self.desk.asleep:
+            self._wait(message)
             return
         now = time.time()
         if message.channel == "stdin":
@@ -204,6 +202,16 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
             self.ledger.sent(request)
         super().handle_incoming_message(message.raw)
 
+    def _wait(self, message: Incoming) -> None:
+        """It could not go. A cell whose turn it was stays the first of its queue: held as well, it would wait for its own end."""
+        if self.gate.put_back(message):
+            if not self.holding:
+                self.hub.wake(self.kernel_id)
+        elif self.holding:
+            self.held.appendleft(message)
+        else:
+            self._take_asleep(message)
+
     def _take_asleep(self, message: Incoming) -> None:
         if asleep.wakes(message):
             self.held.append(message)
@@ -217,6 +225,7 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
 
     def handle_outgoing_message(self, stream: Any, outgoing_msg: list[Any]) -> None:
         channel = stream if isinstance(stream, str) else getattr(stream, "channel", None)
+        self.hears |= channel == "iopub" and stream is self.channels.get("iopub")
         _, parts = self.session.feed_identities(list(outgoing_msg))
         header, parent = _json(parts[1]), _json(parts[2])
         if self._is_own(channel, header, parent, parts):
@@ -302,18 +311,19 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
     async def swap_ended(self, cut: list[Request], again: list[Request], limit: float, renew: bool) -> None:
         """Steps 2 to 4. `cut` are requests that are lost, `again` those that the kernel takes up a second time.
 
-        Without `renew` the process is the old one, or there is none: the sockets stay as they are.
+        Without `renew` the process is the old one, or with no `limit` there is none: the sockets stay as they are. But they may be those of
+        a swap before this one, which was over before the kernel was heard.
         """
         generation = self.generation
         if not self.channels:
             return
-        if not renew:
-            self._close_requests(cut)
+        if renew:
+            self._renew()
+        self._close_requests(cut)
+        if not renew and (self.hears or not limit):
             self.settled = True
             self._release()
             return
-        self._renew()
-        self._close_requests(cut)
         for request in again:
             self.emit("iopub", "status", {"execution_state": "busy"}, request.header)
         await self._probe(generation, limit, renew=True)
@@ -407,8 +417,8 @@ class SwapAwareConnection(ZMQChannelsWebsocketConnection):
 
     def refuse_held_cells(self, error: DaemonError) -> None:
         """The kernel could not be woken: each cell that waits for it says why."""
-        held, self.held = self.held, deque()
-        for message in held:
+        waiting, self.held = [*self.gate.drop(), *self.held], deque()
+        for message in waiting:
             if message.is_cell:
                 text = error.message + (f". {error.hint}" if error.hint else "")
                 content = {"ename": "infinijup", "evalue": text, "traceback": [f"the kernel is suspended and cannot be resumed: {text}"]}

@@ -187,7 +187,8 @@ class Swaps:
         if desk.asleep:
             self._close_watcher(kernel_id)
         if desk.asleep or not exchanged:
-            await self._let_go(desk.connections, [], [], 0.0, renew=False)
+            limit = 0.0 if desk.asleep else BUSY_LIMIT if desk.cells_open() else SETTLE_LIMIT
+            await asyncio.gather(*(connection.swap_ended([], [], limit, renew=False) for connection in list(desk.connections)))
         else:
             alive = state in ("running", "starting")
             if alive and provisioner is not None:
@@ -235,7 +236,7 @@ class Swaps:
         for request in again:
             self._take_again(desk, request)
         running = next((request for request in cells if request.id in flight.certain or (keep is open_now and request.begun)), None)
-        limit = BUSY_LIMIT if running else RESTART_LIMIT if kind == "restart" else SETTLE_LIMIT
+        limit = 0.0 if not alive else BUSY_LIMIT if running else RESTART_LIMIT if kind == "restart" else SETTLE_LIMIT
         self._note_activity(kernel_id, busy=running is not None)
         cut: dict[SwapAwareConnection, list[Request]] = {}
         by_key = {connection.session_key: connection for connection in desk.connections}
@@ -261,10 +262,6 @@ class Swaps:
             self.hub.spawn(self._watch(kernel_id, next(iter(desk.connections)), set(keep), resend))
         if kind == "resume":
             self.hub.news.tell({"type": "resumed", "kernel_id": kernel_id})
-
-    async def _let_go(self, connections: set[SwapAwareConnection], cut: list, again: list, limit: float, renew: bool) -> None:
-        for connection in list(connections):
-            await connection.swap_ended(cut, again, limit, renew)
 
     async def _watch(self, kernel_id: str, connection: SwapAwareConnection, doubtful: set[str], resend: bool) -> None:
         if await connection.watch_doubtful(doubtful, resend):

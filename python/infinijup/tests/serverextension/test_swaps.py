@@ -39,11 +39,9 @@ async def test_what_is_sent_during_a_swap_is_held_and_answered(notebook, page, r
     assert (await first.run("print('x' in globals())")).text == "False\n"
 
 
-async def test_a_connection_that_hears_late_loses_nothing(notebook, page, rest, monkeypatch):
-    kernel = (await notebook())["kernel"]["id"]
-    opened = await page(kernel)
-    await opened.run("1")
-    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+@pytest.fixture
+def late(monkeypatch):
+    """Connections whose IOPub sockets find the kernel a second after the others; those that there were."""
     create, late = SwapAwareConnection.create_stream, []
 
     def create_slowly(connection):
@@ -54,10 +52,39 @@ async def test_a_connection_that_hears_late_loses_nothing(notebook, page, rest, 
         asyncio.get_running_loop().call_later(1.0, socket.connect, place)
         late.append(place)
 
-    monkeypatch.setattr(SwapAwareConnection, "create_stream", create_slowly)
+    def begin():
+        monkeypatch.setattr(SwapAwareConnection, "create_stream", create_slowly)
+        return late
+
+    return begin
+
+
+async def test_a_connection_that_hears_late_loses_nothing(notebook, page, rest, late):
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+    seen = late()
     await rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]})
-    assert late
+    assert seen
     assert (await opened.run("print(1)")).text == "1\n"
+
+
+async def test_one_that_hears_late_loses_nothing_by_a_second_swap_that_is_given_up(notebook, page, rest, extension, late, until):
+    """The second one begins before the kernel of the first is heard, and leaves everything as it is."""
+    kernel = (await notebook())["kernel"]["id"]
+    opened = await page(kernel)
+    await opened.run("1")
+    _, taken = await rest("POST", "snapshot", {"kernel_id": kernel})
+    seen, swaps = late(), extension.hub.swaps
+    restoring = asyncio.ensure_future(rest("POST", "restore", {"kernel_id": kernel, "to": taken["commit"]}))
+    await until("the sockets are new", lambda: seen)
+    swaps.begin(kernel, "somebody", "rollback")
+    await swaps.end(kernel, "somebody", "rollback", None)
+    answer = opened.execute("print(1)")
+    await asyncio.wait_for(answer.done.wait(), 20)
+    assert (answer.status, answer.text) == ("ok", "1\n")
+    assert (await restoring)[0] == 200
 
 
 async def test_what_was_cut_off_is_aborted(notebook, page, rest, daemon, until):
@@ -169,10 +196,9 @@ async def test_a_swap_that_somebody_else_began_is_seen(notebook, page, daemon, e
     assert (await opened.run("print(3)")).text == "3\n"
 
 
-@pytest.mark.parametrize("kind", ["rollback", "suspend"])
-async def test_a_cell_that_meets_a_swap_on_its_way_is_run(notebook, page, extension, monkeypatch, kind):
-    """Its turn has come, and before it goes somebody begins to exchange the process, and gives it up."""
-    kernel = (await notebook())["kernel"]["id"]
+@pytest.fixture
+def turns(monkeypatch):
+    """Holds cells up when it is their turn, until the second event is set; the first says that one is there."""
     turn, goes = asyncio.Event(), asyncio.Event()
 
     async def before(connection, cell, snapshot):
@@ -180,6 +206,14 @@ async def test_a_cell_that_meets_a_swap_on_its_way_is_run(notebook, page, extens
         await goes.wait()
 
     monkeypatch.setattr(SwapAwareConnection, "_before_cell", before)
+    return turn, goes
+
+
+@pytest.mark.parametrize("kind", ["rollback", "suspend"])
+async def test_a_cell_that_meets_a_swap_on_its_way_is_run(notebook, page, extension, turns, kind):
+    """Its turn has come, and before it goes somebody begins to exchange the process, and gives it up."""
+    kernel = (await notebook())["kernel"]["id"]
+    turn, goes = turns
     opened = await page(kernel)
     answers = [opened.execute(f"print({number})") for number in range(2)]
     await turn.wait()
@@ -190,6 +224,37 @@ async def test_a_cell_that_meets_a_swap_on_its_way_is_run(notebook, page, extens
     for number, answer in enumerate(answers):
         await asyncio.wait_for(answer.done.wait(), 20)
         assert (answer.status, answer.text) == ("ok", f"{number}\n")
+
+
+async def test_cells_whose_turn_comes_when_the_kernel_has_fallen_asleep_wake_it(notebook, page, rest, daemon, turns):
+    kernel = (await notebook())["kernel"]["id"]
+    turn, goes = turns
+    opened = await page(kernel)
+    answers = [opened.execute(f"print({number})") for number in range(3)]
+    await turn.wait()
+    assert (await rest("POST", "suspend", {"kernel_id": kernel}))[0] == 200
+    goes.set()
+    for number, answer in enumerate(answers):
+        await asyncio.wait_for(answer.done.wait(), 20)
+        assert (answer.status, answer.text) == ("ok", f"{number}\n")
+    assert next(iter(daemon.sessions.values()))["state"] == "running"
+
+
+async def test_cells_whose_turn_comes_and_whose_kernel_cannot_be_woken_say_why(notebook, page, rest, daemon, turns):
+    kernel = (await notebook())["kernel"]["id"]
+    turn, goes = turns
+    opened = await page(kernel)
+    answers = [opened.execute(f"print({number})") for number in range(2)]
+    await turn.wait()
+    await rest("POST", "suspend", {"kernel_id": kernel})
+    body = {"code": "IJ-G021", "message": "there is no room on the GPU", "hint": "suspend another kernel", "causes": [], "exit": 1}
+    daemon.refuse["POST .*/resume"] = (409, body)
+    goes.set()
+    for answer in answers:
+        await asyncio.wait_for(answer.done.wait(), 20)
+        assert answer.status == "error" and "suspend another kernel" in answer.reply["evalue"]
+    daemon.refuse.clear()
+    assert (await opened.run("print(1)")).text == "1\n"
 
 
 async def test_a_refused_restore_changes_nothing(notebook, page, rest, daemon, until):
