@@ -4,7 +4,7 @@
 containers() {
     need_programs "containers" || return 0
     installed containers || return 0
-    outside_tests "containers" tests/containers /opt/infinijup/test-venv/bin/python 225
+    outside_tests "containers" tests/containers /opt/infinijup/test-venv/bin/python 230
 }
 
 containers

@@ -4,11 +4,11 @@
 jupyter() {
     need_wheel "what users install" || return 0
     check "TypeScript is clean" 600 env -C labextension jlpm lint:check
-    check_tests "TypeScript" 400 count_node_test 100 env -C labextension jlpm test
+    check_tests "TypeScript" 400 count_node_test 150 env -C labextension jlpm test
     check "Python is clean" 60 sh -c 'ruff check python tests/e2e tests/install tests/containers && ruff format --check python/infinijup-criu tests/e2e tests/install tests/containers'
     check "JupyterLab knows the extension" 180 sh -c 'jupyter labextension list 2>&1 | grep -E "infinijup .*enabled.*OK"'
     check "its server knows the extension" 180 sh -c 'jupyter server extension list 2>&1 | grep -E "infinijup .*OK"'
-    check_tests "Python package in JupyterLab" 600 count_pytest 207 \
+    check_tests "Python package in JupyterLab" 600 count_pytest 410 \
         env PYTHONDONTWRITEBYTECODE=1 "$LAB/bin/python" -m pytest -q python/infinijup/tests
     outside_tests "wheels" tests/install "$LAB/bin/python" 18 test_wheel.py test_criu_wheel.py
     if [ -n "${INFINIJUP_ELSEWHERE:-}" ]; then

@@ -10,7 +10,7 @@ check "rustdoc" 600 env RUSTDOCFLAGS="-D warnings" cargo doc "${PACKAGES[@]}" --
 
 # The rules of the house that no compiler knows: arrows between crates, error pages, manifests, links.
 # Tests of the rules themselves run in `unit`.
-check_tests "workspace rules" 300 count_cargo_test 10 cargo test "${PACKAGES[@]}" --test repository --locked
+check_tests "workspace rules" 300 count_cargo_test 13 cargo test "${PACKAGES[@]}" --test repository --locked
 
 shell_scripts() {
     git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do

@@ -6,8 +6,8 @@ swaps() {
     installed gpu_python || return 0
     need_wheel "kernels under open pages" || return 0
     export INFINIJUP_ARTEFACTS=${INFINIJUP_ARTEFACTS:-$PWD/target/e2e}
-    outside_tests "kernels under open pages" tests/e2e "$LAB/bin/python" 25 "${UNDER_OPEN_PAGES[@]}"
-    end_to_end "kernels of Jupyter" "$LAB/bin/python" 26 "${KERNELS_OF_JUPYTER[@]}"
+    outside_tests "kernels under open pages" tests/e2e "$LAB/bin/python" 26 "${UNDER_OPEN_PAGES[@]}"
+    end_to_end "kernels of Jupyter" "$LAB/bin/python" 34 "${KERNELS_OF_JUPYTER[@]}"
 }
 
 swaps

@@ -10,6 +10,6 @@ if [ "$(id -u)" -eq 0 ] && installed redis sessions; then
     export PATH=$TOOLS/bin:$PATH INFINIJUP_TESTS_REQUIRED=1 INFINIJUP_CRIU=/opt/infinijup/criu/bin/criu
 fi
 if build; then
-    rust_tests "unit tests" 940 "not ($elsewhere)" "${PACKAGES[@]}" --exclude torture --lib --bins --tests
+    rust_tests "unit tests" 1520 "not ($elsewhere)" "${PACKAGES[@]}" --exclude torture --lib --bins --tests
     check_tests "documentation examples" 600 count_cargo_test 0 cargo test "${PACKAGES[@]}" --doc --no-fail-fast --locked
 fi
